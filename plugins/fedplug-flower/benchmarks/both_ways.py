@@ -84,7 +84,7 @@ class Run(NamedTuple):
         way = self.way.name.replace("`", "").split()[0]
         return f"{self.rate}-{self.model}-{way}-{self.rounds}-{self.seed}.json".replace(" ", "_")
 
-    def config(self, results: Path) -> dict[str, Any]:
+    def config(self, results: Path) -> dict[str, str | int | float]:
         """Returns the configuration of the app."""
         return {
             "model": self.model,

@@ -141,9 +141,8 @@ class Compressed(Strategy):
         encoder = self._broadcast_encoder
         self._broadcaster = None if encoder is None else NodeBroadcaster(encoder)
         self._rounds_before = 0  # rounds of this training before Flower's round 1
-        self._dtypes: dict[
-            str, np.dtype[np.generic]
-        ] = {}  # with which arrays began; Flower's averages are floats
+        # The dtypes with which arrays began: Flower's averages are floats.
+        self._dtypes: dict[str, np.dtype[np.generic]] = {}
         self._told: dict[str, list[str]] = {}
 
     def summary(self) -> None:

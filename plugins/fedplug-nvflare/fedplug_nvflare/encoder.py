@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -187,7 +186,7 @@ class FedplugEncoder(WeightFilter):
                 self.log_info(fl_ctx, f"sent exactly, {reason}: {', '.join(names)}")
         sent = sum(map(len, payloads.values()))
         exact = sum(len(payloads[name]) for names in exactly.values() for name in names)
-        dense = sum(_nbytes(array) for array in dxo.data.values())
+        dense = sum(array.nbytes for array in dxo.data.values())
         self.log_info(
             fl_ctx,
             f"update {receipt}: {sent} bytes instead of {dense} ({sent / max(dense, 1):.2%}), "
@@ -207,7 +206,3 @@ def state_url(store: str | None, fl_ctx: FLContext) -> str:
         return store.replace("{site}", fl_ctx.get_identity_name())
     folder = Path(fl_ctx.get_workspace().get_run_dir(fl_ctx.get_job_id())) / "fedplug"
     return f"sqlite:///{folder.absolute()}"
-
-
-def _nbytes(array: Any) -> int:
-    return int(math.prod(array.shape) * array.dtype.itemsize)

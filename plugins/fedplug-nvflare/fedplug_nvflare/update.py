@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from nvflare.apis.dxo import DXO, DataKind, MetaKey
 from nvflare.apis.fl_constant import FLMetaKey
@@ -115,7 +114,7 @@ def message_of(dxo: DXO) -> tuple[bytes, bool] | None:
     return message, bool(dxo.data.get(_IS_TORCH))
 
 
-def mean_of(result: object) -> Any:
+def mean_of(result: object) -> Mapping[str, object] | None:
     """Returns the arrays of a round's result, an FLModel of FedAvg or a DXO of ScatterAndGather.
 
     They are empty for a refused round, and None if the result is something else.

@@ -16,7 +16,7 @@ import importlib.metadata
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -85,7 +85,7 @@ def with_torchft(worker: int, steps: int, method: str, lighthouse: str) -> Resul
     sent: dict[int, int] = {}
     all_reduce = manager.allreduce
 
-    def counted(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    def counted(tensor: torch.Tensor, *args: object, **kwargs: object) -> object:
         step = manager.current_step()
         sent[step] = sent.get(step, 0) + tensor.nbytes
         return all_reduce(tensor, *args, **kwargs)
@@ -116,7 +116,7 @@ def with_outer_step(worker: int, steps: int, method: str, encoder: str) -> Resul
     outer = OuterStep(model, encoder, inner_steps=EVERY, optimizer=optimizer, **streaming)
     sizes = [0]
 
-    def exchange(*_: Any) -> None:
+    def exchange(*_: object) -> None:
         before = outer.bytes_sent
         outer.step()
         sizes.append(outer.bytes_sent - before)

@@ -10,7 +10,7 @@ import argparse
 import statistics
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import fedplug_torch
 import torch
@@ -45,7 +45,7 @@ Traffic = Callable[[int], float]
 In a ring, an all-reduce of m bytes sends 2 m (ranks - 1) / ranks. fedplug counts what it sends.
 """
 
-Hook = Callable[[Any, dist.GradBucket], torch.futures.Future[torch.Tensor]]
+Hook = Callable[[object, dist.GradBucket], torch.futures.Future[torch.Tensor]]
 Register = Callable[[DistributedDataParallel], Traffic]
 RING = 2 * (RANKS - 1) / RANKS
 
@@ -72,11 +72,11 @@ def with_power_sgd(rank: int) -> Register:
     return register
 
 
-def with_fedplug(encoder: str, **arguments: Any) -> Register:
+def with_fedplug(encoder: str, exchange: str) -> Register:
     """Registers `fedplug_hook` with an encoder."""
 
     def register(ddp: DistributedDataParallel) -> Traffic:
-        state = fedplug_torch.FedplugState(encoder, ddp, warmup_steps=WARMUP_STEPS, **arguments)
+        state = fedplug_torch.FedplugState(encoder, ddp, warmup_steps=WARMUP_STEPS, exchange=exchange)
         ddp.register_comm_hook(state, fedplug_torch.fedplug_hook)
         return lambda steps: state.bytes_sent
 
@@ -97,7 +97,7 @@ for _encoder, _exchanges in {
     "topk(0.3, scope='model') | qsgd(4)": ("two_phase",),
 }.items():
     for _exchange in _exchanges:
-        HOOKS[f"`{_encoder}`, {_exchange}"] = with_fedplug(_encoder, exchange=_exchange)
+        HOOKS[f"`{_encoder}`, {_exchange}"] = with_fedplug(_encoder, _exchange)
 
 
 def train(rank: int, steps: int) -> Iterator[tuple[str, Curve]]:

@@ -46,16 +46,20 @@ class Residuals(lightning.Callback):
     def __init__(self, state: FedplugState) -> None:
         self._hook_state, self._state = state, GatheredState(state)
 
-    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+    def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         """Registers the hook if Lightning has not."""
         if trainer.strategy.root_device.type != "cuda":
             trainer.strategy.model.register_comm_hook(self._hook_state, fedplug_hook)
 
-    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+    def on_save_checkpoint(
+        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
         """Adds the states of all ranks. Lightning calls this on every rank."""
         checkpoint["fedplug"] = self._state.state_dict()
 
-    def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+    def on_load_checkpoint(
+        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
         """Loads the state of this rank."""
         self._state.load_state_dict(checkpoint["fedplug"])
 

@@ -6,19 +6,22 @@ import multiprocessing
 import queue
 import tempfile
 from collections.abc import Callable, Iterator
+from multiprocessing.queues import Queue
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
 
 __all__ = ["on_ranks"]
 
+T = TypeVar("T")
+
 _SECONDS = 5
 """How often the processes are looked at."""
 
 
-def on_ranks(ranks: int, work: Callable[..., Iterator[Any]], *arguments: object) -> Iterator[Any]:
+def on_ranks(ranks: int, work: Callable[..., Iterator[T]], *arguments: object) -> Iterator[T]:
     """Yields everything that ``work(rank, *arguments)`` yields on each rank, as it comes.
 
     Raises:
@@ -50,8 +53,8 @@ def on_ranks(ranks: int, work: Callable[..., Iterator[Any]], *arguments: object)
 
 
 def _run(
-    results: Any,
-    work: Callable[..., Iterator[Any]],
+    results: Queue[T | None],
+    work: Callable[..., Iterator[T]],
     rank: int,
     ranks: int,
     meeting_point: str,

@@ -8,12 +8,19 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 import torch
 from fedplug_torch import FedplugState, fedplug_hook
 from safetensors.torch import load_file, save_file
-from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
 
 
 class CompressGradients(TrainerCallback):
@@ -23,18 +30,22 @@ class CompressGradients(TrainerCallback):
         self.state = FedplugState(encoder, trainer.model)
         self._trainer = trainer
 
-    def on_train_begin(self, args: TrainingArguments, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
         """Registers the hook with the DDP model that the trainer has made, and resumes."""
         self._trainer.model_wrapped.register_comm_hook(self.state, fedplug_hook)
         if state.global_step:
             self.state.load_state_dict(load_file(_path(args, state)))
 
-    def on_save(self, args: TrainingArguments, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_save(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
         """Saves the state of this rank into the folder of the checkpoint."""
         save_file(self.state.state_dict(), _path(args, state))
 
 
-def _path(args: TrainingArguments, state: Any) -> Path:
+def _path(args: TrainingArguments, state: TrainerState) -> Path:
     folder = Path(args.output_dir, f"checkpoint-{state.global_step}")
     return folder / f"fedplug-{args.process_index}.safetensors"
 

@@ -29,6 +29,7 @@ from fedplug_torch.shards import as_dtensor, local_shard, shards_of
 from fedplug_torch.tensors import arrays_like, as_array, require_whole
 
 if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
     from torch.distributed.fsdp import FSDPModule
 
 __all__ = ["ReplicaHook"]
@@ -251,7 +252,7 @@ def _parts_of(module: torch.nn.Module) -> dict[FSDPModule, dict[str, _Parameter]
     if not isinstance(module, torch.nn.Module):
         raise ArgumentError(f"a {type(module).__name__} is no module; pass the model of fully_shard")
     names = {parameter: name for name, parameter in named(module).items()}
-    groups: dict[Any, FSDPModule] = {}
+    groups: dict[object, FSDPModule] = {}
     for part in module.modules():
         if isinstance(part, FSDPModule):
             try:  # torch has no public way to ask for the order of parameters
@@ -313,7 +314,7 @@ def _require_parts(codec: fedplug.Codec, parameters: Mapping[str, _Parameter]) -
 
 def _group_of(parameters: Mapping[str, _Parameter]) -> dist.ProcessGroup:
     """Returns the process group of the ranks of this replica."""
-    meshes: set[Any] = {parameter.sharded.device_mesh for parameter in parameters.values()}
+    meshes: set[DeviceMesh] = {parameter.sharded.device_mesh for parameter in parameters.values()}
     if len(meshes) > 1:
         raise ArgumentError(f"parameters are sharded over several meshes: {meshes}; use one for all")
     group: dist.ProcessGroup = meshes.pop().get_group()

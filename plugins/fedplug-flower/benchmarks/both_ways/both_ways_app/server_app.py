@@ -7,7 +7,6 @@ import json
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import batch_norm_task as task
 from fedplug_flower import Compressed
@@ -24,7 +23,7 @@ def main(grid: Grid, context: Context) -> None:
     config = context.run_config
     name = str(config["model"])
     traffic = counted(grid)
-    lines: list[dict[str, Any]] = []
+    lines: list[dict[str, object]] = []
     begin = time.monotonic()
 
     def evaluated(round_num: int, arrays: ArrayRecord) -> MetricRecord:
