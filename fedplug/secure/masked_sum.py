@@ -94,7 +94,8 @@ class MaskedSum:
             )
         shapes = {name: tuple(spec.shape) for name, spec in self._specs.items()}
         self._rounds = Rounds(chosen, list(shapes.values()))
-        config = {key: float(value) for key, value in cast("dict[str, float]", chosen.get_config()).items()}
+        given = cast("dict[str, float | None]", chosen.get_config())
+        config = {key: value and float(value) for key, value in given.items()}
         equal = json.dumps([list(shapes.items()), config])
         self._fingerprint = zlib.crc32(equal.encode())
         self._client_form, self._server_form = _form(self.init_client()), _form(self.init_server())

@@ -21,8 +21,7 @@ __all__ = ["LEAST_LARGEST", "MOST_LARGEST", "Rounds", "Summed"]
 
 LEAST_LARGEST, MOST_LARGEST = float(np.float32(1e-30)), float(np.float32(1e30))
 
-_CLIPPED = 1e-3
-_MARGIN = 4.0
+_CLIPPED, _MARGIN, _SHRINK, _LEVELS = 1e-3, 4.0, 0.95, 4
 
 
 class Summed(NamedTuple):
@@ -47,7 +46,7 @@ class Rounds:
     """The rounds of one model.
 
     A client's vector is values in groups, then its weight, a one, the number of its values at the limit in
-    every group, and a zero. With ``rank``, X and y of a matrix are a group each, see
+    every group, and a zero. With ``rank``, X and Y of a matrix are a group each, see
     `fedplug.secure.low_rank`, if they are fewer integers than its entries would be. k entries of all other
     tensors are the last group. A value of a client with the weight w is its integer times ``largest / w``,
     where w is a whole number from 1 to L. The sum of the integers times ``largest`` is therefore the weighted
@@ -176,9 +175,9 @@ class Rounds:
         if rank is None or not self._matrices:
             return []
         seed = ops.round_seed(self.encoder.seed, message["round_num"])
-        noise = ops.astype(ops.shared_uniform(self.memory + rank, seed) - 0.5, "float32")
+        noise = ops.astype(ops.shared_uniform(self.memory + 2 * rank, seed) - 0.5, "float32")
         sums = ops.astype(message["sums"], "float32") + noise[: self.memory]
-        mix = ops.reshape(noise[self.memory :], [-1, 1])
+        mix = ops.reshape(noise[self.memory :], [-1, 2])
         each = zip(self._matrices.values(), self._sums(sums), strict=True)
         return [matrix.directions(part, mix) for matrix, part in each]
 
@@ -187,7 +186,7 @@ class Rounds:
         return _split(memory, [matrix.memory for matrix in self._matrices.values()])
 
     def _by_matrix(self, groups: list[Array]) -> list[Array]:
-        """Returns X and y of each matrix as one vector, from the groups of a client's vector."""
+        """Returns X and Y of each matrix as one vector, from the groups of a client's vector."""
         return [ops.concat(groups[at : at + 2]) for at in range(0, 2 * len(self._matrices), 2)]
 
     def _encode_matrices(
@@ -213,12 +212,13 @@ class Rounds:
         if not self.entries:
             return []
         update, residual = (_join([x[place] for place in self._others]) for x in (updates, residuals))
-        here = self.encoder.in_round(steps[len(self._counts) - 1], self._support(message))
-        payload, state = here.encode(update, {"residual": residual}, message["round_num"])
-        rest = _split(state["residual"], [self._sizes[place] for place in self._others])
-        for place, part in zip(self._others, rest, strict=True):
+        signed, rest = self.encoder.take(
+            update, residual, steps[len(self._counts) - 1], self._support(message)
+        )
+        parts = _split(rest, [self._sizes[place] for place in self._others])
+        for place, part in zip(self._others, parts, strict=True):
             residuals[place] = part
-        return [self.encoder.signed(payload["integers"])]
+        return [signed]
 
     def _update(self, means: list[Array], message: Mapping[str, Array]) -> Array:
         """Returns the mean update, float32 ``[n]``."""
@@ -251,15 +251,18 @@ class Rounds:
     def _next_largest(self, integers: list[Array], clipped: Array, clients: Array, largest: Array) -> Array:
         """Returns the largest magnitudes of the next round.
 
-        Each is at least four times the largest magnitude of a mean client. Otherwise it is half of the last
-        one, or twice the last one if more than a thousandth of its values reached it.
+        Each is at least four times the largest magnitude of a mean client. Otherwise it is twice the last one
+        if more than a thousandth of its values reached it, half while the largest integer of a mean client is
+        below 4, else a little less: a client with long updates, which is absent now, comes back.
         """
         counted = ops.astype(clients, "float32")
-        peaks = ops.stack([ops.max(ops.astype(abs(group), "float32")) for group in integers])
-        peaks = ops.divide_no_nan(peaks, counted * np.float32(self.encoder.limit))
+        levels = ops.stack([ops.max(ops.astype(abs(group), "float32")) for group in integers])
+        levels = ops.divide_no_nan(levels, counted)
         few = np.array([_CLIPPED * count for count in self._counts], np.float32) * counted
         many = ops.astype(clipped, "float32") > few
-        factors = ops.maximum(_MARGIN * peaks, ops.where(many, 0 * peaks + 2.0, 0 * peaks + 0.5))
+        smaller = ops.where(levels < _LEVELS, 0 * levels + 0.5, 0 * levels + _SHRINK)
+        needed = ops.multiply(levels, np.float32(_MARGIN / self.encoder.limit))
+        factors = ops.maximum(needed, ops.where(many, 0 * levels + 2.0, smaller))
         moved = ops.clip(largest * ops.reshape(factors, self.magnitudes), LEAST_LARGEST, MOST_LARGEST)
         return ops.astype(ops.where(clients > 0, moved, largest), "float32")
 

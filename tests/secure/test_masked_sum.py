@@ -136,6 +136,20 @@ def test_the_sensitivity_is_the_norm_of_the_clipped_sum_and_not_of_the_clipped_u
     assert longest(1.0) <= 1.0
 
 
+def test_the_magnitude_waits_for_a_client_with_long_updates():
+    """It is absent in some rounds. Others that have few integers beside it make the magnitude halve."""
+    masked = masked_sum(clients=1)
+    server = masked.init_server()
+    largest = []
+    for size in [100.0] * 20 + [1.0] * 10 + [1e-3] * 40:
+        update = {name: np.full(x.shape, size, x.dtype) for name, x in LIKE.items()}
+        vector, _ = masked.encode(update, masked.init_client(), masked.message(server))
+        _, server = masked.decode(vector, server)
+        largest.append(float(server["largest"]))
+    assert largest[29] > 0.5 * largest[19] > 100
+    assert 1e-3 < largest[-1] < 10
+
+
 def test_the_weight_is_the_number_of_clients_without_a_largest_weight():
     masked = masked_sum()
     server = masked.init_server()
@@ -194,14 +208,14 @@ def test_a_client_without_an_update_changes_nothing():
 
 @pytest.mark.parametrize("shape", [(20, 30), (30, 20), (3, 10, 20)])
 def test_directions_follow_the_updates(shape):
-    """The sum of two rank-one updates arrives with a seventh of the matrix's numbers in a round."""
+    """The sum of two rank-one updates arrives with a sixth of the matrix's numbers in a round."""
     rng, like = np.random.default_rng(0), {"kernel": np.zeros(shape, np.float32)}
     masked = masked_sum(2, like, clients=1, bits=12)
     rows, columns = int(np.prod(shape[:-1])), shape[-1]
     update = rng.normal(size=(rows, 2)) @ rng.normal(size=(2, columns))
     given_update = {"kernel": update.reshape(shape).astype(np.float32)}
     server, client = masked.init_server(), masked.init_client()
-    assert masked.length - 5 == 2 * 20 + 30
+    assert masked.length - 5 == 2 * 20 + 2 * 30
     for _ in range(30):
         vector, client = masked.encode(given_update, client, masked.message(server))
         mean, server = masked.decode(vector, server)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -38,10 +37,10 @@ class SharedK(Encoder):
     >>> bool(abs(state["residual"]).max() > 3.9)  # the others, and errors of rounding
     True
 
-    All clients of a round send the same entries. A value v becomes the integer ``floor(v / step + u)`` with a
-    random u from [0, 1), limited to the range from -L to L, where ``L = (2^(bits - 1) - 1) // clients``. A
-    sum of at most ``clients`` of them lies between -2^(bits - 1) and 2^(bits - 1), so it never wraps. The
-    residual keeps the unsent part, rounded or limited.
+    All clients of a round send the same entries. A value v becomes the integer nearest to ``v / step``,
+    limited to the range from -L to L, where ``L = (2^(bits - 1) - 1) // clients``. A sum of at most
+    ``clients`` of them lies between -2^(bits - 1) and 2^(bits - 1), so it never wraps. The residual keeps the
+    unsent part, rounded or limited.
 
     The support is that of `randomk` for the round. `fedplug.secure` chooses the step of every round, and
     sends products of matrices instead of entries with ``rank``. Without it the step is ``largest / L``.
@@ -59,37 +58,33 @@ class SharedK(Encoder):
 
     def __init__(
         self,
-        fraction: float | None = None,
+        fraction: float = 0.25,
         *,
-        count: int | None = None,
         clients: int,
         bits: int = 15,
-        rank: int | None = None,
+        rank: int | None = 8,
         max_weight: float | None = None,
         largest: float = 1.0,
         seed: int = 0,
     ) -> None:
-        """Makes the encoder. Exactly one of ``fraction`` and ``count`` is given.
+        """Makes the encoder.
 
         Args:
             fraction: The share of the elements to send, above 0 and at most 1; at least one entry is sent.
-            count: Number of entries to send, at least 1.
             clients: The most clients whose integers are added.
             bits: Bits of an integer of the ring, which a sum takes too; 4 to 24.
-            rank: The number of directions in which `fedplug.secure` sends a matrix, from 1 on, see
-                `fedplug.secure.low_rank`. None: `fedplug.secure` sends entries of matrices, too.
+            rank: The number of directions in which `fedplug.secure` sends a matrix, from 1 on, if these are
+                fewer integers than its entries, see `fedplug.secure.low_rank`. None: always entries.
             max_weight: The weight from which on clients count the same in `fedplug.secure`, 1e-30 to 1e30.
                 None: all clients count the same.
             largest: The largest magnitude that is sent in the first round. Larger values are limited to it.
-            seed: The seed of the random entries and of the rounding, 0 to 2^31 - 1.
+            seed: The seed of the random entries, 0 to 2^31 - 1.
 
         Raises:
-            ConfigError: Neither or both of fraction and count are given, an argument is out of range, or L
-                is below 7 for that many clients.
+            ConfigError: An argument is out of range, or L is below 7 for that many clients.
         """
-        if fraction is not None:
-            check_number("sharedk fraction", fraction, lambda part: 0 < part <= 1, "above 0 and at most 1")
-        self._sparsity = Sparsity("sharedk", fraction, count)
+        check_number("sharedk fraction", fraction, lambda part: 0 < part <= 1, "above 0 and at most 1")
+        self._sparsity = Sparsity("sharedk", fraction, None)
         check_whole("sharedk clients", clients, 1)
         check_whole("sharedk bits", bits, _LEAST_BITS, _MOST_BITS)
         if rank is not None:
@@ -109,8 +104,6 @@ class SharedK(Encoder):
             )
         self.clients, self.bits, self.rank = clients, bits, rank
         self.max_weight, self.largest, self.seed = max_weight, largest, seed
-        self._step: Array | None = None
-        self._support: Array | None = None
 
     @classmethod
     def from_payload(cls, body: Array, spec: Spec) -> Self:
@@ -136,28 +129,19 @@ class SharedK(Encoder):
         )
 
     def get_config(self) -> dict[str, object]:
-        given = {"rank": self.rank, "max_weight": self.max_weight}
         return {
             **self._sparsity.get_config(),
             "clients": self.clients,
             "bits": self.bits,
+            "rank": self.rank,
+            "max_weight": self.max_weight,
             "largest": self.largest,
             "seed": self.seed,
-            **{key: value for key, value in given.items() if value},
         }
 
     def entries(self, size: int) -> int:
         """Returns k for a tensor of ``size`` elements."""
         return int(self._sparsity.of_size(size))
-
-    def in_round(self, step: Array, support: Array) -> Self:
-        """Returns a copy with the step and the support (int32 ``[k]``, ascending) of a round.
-
-        `decode` does not know that support. `fedplug.secure` reads the integers.
-        """
-        other = copy.copy(self)
-        other._step, other._support = step, support
-        return other
 
     def init_state(self, spec: Spec) -> State:
         """Returns ``{"residual": zeros}``."""
@@ -169,26 +153,27 @@ class SharedK(Encoder):
         The integers are residues, from 0 to 2^bits - 1. They add modulo 2^bits, and the rest is the same for
         all clients of a round.
         """
-        support = self._support
-        if support is None:
-            support = self.random_support(self.entries(ops.num_elements(x)), ops.num_elements(x), round_num)
-        taken = ops.take_from_sum(ops.widened(x), state["residual"], support)
-        first = np.float32(self.largest / self.limit)
-        step = ops.asarray(first, like=taken.values) if self._step is None else self._step
-        step = ops.astype(step, taken.values.dtype)
-        noise = ops.dither(taken.values, ops.round_seed(self.seed, round_num))
-        noise = ops.astype(noise, taken.values.dtype)
-        whole = self.rounded(taken.values, step, noise)
-        sent = ops.saturate_cast(ops.multiply(whole, step), x.dtype)
-        lost = taken.values - ops.widened(sent)
-        (residual,) = add_selected([taken.residual], [lost], [support])
-        integers = self.residues(ops.astype(whole, "int32"))
-        payload = {"integers": integers, "about": self._about(step, round_num)}
+        support = self.random_support(self.entries(ops.num_elements(x)), ops.num_elements(x), round_num)
+        step = ops.asarray(np.float32(self.largest / self.limit), like=ops.widened(x))
+        signed, residual = self.take(x, state["residual"], step, support)
+        payload = {"integers": self.residues(signed), "about": self._about(step, round_num)}
         return payload, {"residual": ops.ensure_shape(residual, x.shape)}
 
-    def rounded(self, values: Array, step: Array, noise: object) -> Array:
-        """Returns whole numbers from -L to L: ``floor(values / step + noise)``, limited to them."""
-        return ops.clip(ops.floor(ops.divide_no_nan(values, step) + noise), -self.limit, self.limit)
+    def take(self, x: Array, residual: Array, step: Array, support: Array) -> tuple[Array, Array]:
+        """Returns the integers of ``x + residual`` at a support, from -L to L, and the next residual."""
+        taken = ops.take_from_sum(ops.widened(x), residual, support)
+        step = ops.astype(step, taken.values.dtype)
+        whole = self.rounded(taken.values, step)
+        lost = taken.values - ops.widened(ops.saturate_cast(ops.multiply(whole, step), x.dtype))
+        (rest,) = add_selected([taken.residual], [lost], [support])
+        return ops.astype(whole, "int32"), rest
+
+    def rounded(self, values: Array, step: Array) -> Array:
+        """Returns whole numbers from -L to L: the nearest to ``values / step``, limited to them.
+
+        The residual keeps the error, so it need not be unbiased.
+        """
+        return ops.clip(ops.round(ops.divide_no_nan(values, step)), -self.limit, self.limit)
 
     def decode(self, payload: Payload, spec: Spec) -> Array:
         """Returns the values at the support, and zeros elsewhere."""

@@ -1,0 +1,259 @@
+"""Measures, seed by seed, what masked sums lose to no compression: writes benchmarks/results/masks.md.
+
+    FEDPLUG_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python -m benchmarks.masks  # trains what runs/masks lacks
+    python -m benchmarks.masks --tasks digits --seeds 1 --only "no compression"
+
+Data, model and training are those of learning_secure.toml, in NumPy. Integers, sums and magnitudes are those
+of `fedplug.secure.MaskedSum`. The result of each training is kept, so an interrupted run continues. All of
+them take less than an hour on an idle core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import itertools
+import json
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.blas import sgemm
+
+from fedplug.diagnostics.environment import environment
+from fedplug.secure import MaskedSum
+from fedplug.tff.experiment.config import DataConfig
+from fedplug.tff.experiment.data.load import load_data
+
+RESULTS = Path(__file__).parent / "results" / "masks.md"
+RUNS = Path("runs") / "masks.jsonl"
+ROUNDS, MEASURED, BATCH, RATE = 300, 10, 10, np.float32(0.05)
+
+_MADE = """# What masked sums lose, seed by seed
+
+Made by `python -m benchmarks.masks` on {date}: {machine}.
+
+Test accuracy after {rounds} rounds in %, the mean of the last 10, and differences from no compression in
+points. Data, networks and learning rate are those of [learning.md](learning.md), in another order of clients.
+SecAgg+ sends 8 bytes for each parameter. "Clipped": each update is clipped to a norm that 80 % of earlier
+updates did not exceed, also without compression. Rows and cells that have not run are omitted or empty.
+
+"""
+_TITLES = {
+    "synthetic": "Synthetic(1, 1), 8 of 30 clients a round",
+    "digits": "Digits, 10 of 40 clients a round",
+}
+
+Floats = NDArray[np.float32]
+Model = dict[str, Floats]
+
+
+class Task(NamedTuple):
+    """The data, the clients of a round, and the number of seeds."""
+
+    data: DataConfig
+    clients: int
+    seeds: int
+
+
+class Scheme(NamedTuple):
+    """The contents of a client's message.
+
+    Attributes:
+        encoder: The encoder of the masked sum. Empty: the update itself.
+        clipped: Whether updates are clipped to a norm that 80 % of earlier updates had.
+    """
+
+    encoder: str = ""
+    clipped: bool = False
+
+
+TASKS = {
+    "synthetic": Task(DataConfig(source="synthetic", clients=30), 8, 6),
+    "digits": Task(DataConfig(source="digits"), 10, 3),
+}
+NEW = "sharedk(0.25, clients=10, rank=8, max_weight=2000)"
+SCHEMES = {
+    "no compression": Scheme(),
+    NEW: Scheme(NEW),
+    "with 24 bits": Scheme("sharedk(0.25, clients=10, bits=24, rank=8, max_weight=2000)"),
+    "with 8 bits": Scheme("sharedk(0.25, clients=10, bits=8, rank=8, max_weight=2000)"),
+    "clipped, no compression": Scheme(clipped=True),
+    f"clipped, {NEW}": Scheme(NEW, clipped=True),
+}
+
+
+class Network:
+    """A network of dense layers, trained by SGD in place."""
+
+    def __init__(self, sizes: tuple[int, ...], seed: int) -> None:
+        rng = np.random.default_rng([seed, 1])
+        self.model: Model = {}
+        for layer, (rows, columns) in enumerate(itertools.pairwise(sizes)):
+            bound = math.sqrt(6 / (rows + columns))
+            self.model[f"{layer}/kernel"] = rng.uniform(-bound, bound, (rows, columns)).astype(np.float32)
+            self.model[f"{layer}/bias"] = np.zeros(columns, np.float32)
+
+    def outputs(self, model: Model, x: Floats) -> list[Floats]:
+        """Returns the inputs of every layer, and the scores of the classes."""
+        found, layers = [x], len(model) // 2
+        for layer in range(layers):
+            z = found[-1] @ model[f"{layer}/kernel"]
+            z += model[f"{layer}/bias"]
+            found.append(np.maximum(z, 0, out=z) if layer < layers - 1 else z)
+        return found
+
+    def update(self, x: Floats, y: NDArray[np.int32], rng: np.random.Generator) -> Model:
+        """Returns the difference that one pass over the examples makes."""
+        model = {name: array.copy() for name, array in self.model.items()}
+        order = rng.permutation(len(y))
+        x, y = x[order], y[order]
+        for start in range(0, len(y), BATCH):
+            labels = y[start : start + BATCH]
+            *inputs, scores = self.outputs(model, x[start : start + BATCH])
+            scores -= scores.max(axis=1, keepdims=True)
+            np.exp(scores, out=scores)
+            scores /= scores.sum(axis=1, keepdims=True)
+            scores[np.arange(len(labels)), labels] -= 1
+            gradient = scores / np.float32(len(labels))
+            for layer in reversed(range(len(inputs))):
+                kernel, a = model[f"{layer}/kernel"], inputs[layer]
+                below = (gradient @ kernel.T) * (a > 0) if layer else a
+                # kernel -= RATE * a.T @ gradient, without a temporary array.
+                sgemm(-RATE, gradient.T, a.T, 1.0, kernel.T, trans_b=True, overwrite_c=True)
+                model[f"{layer}/bias"] -= RATE * gradient.sum(axis=0)
+                gradient = below
+        for name, array in model.items():
+            array -= self.model[name]
+        return model
+
+    def accuracy(self, x: Floats, y: NDArray[np.int32]) -> float:
+        return 100 * float((self.outputs(self.model, x)[-1].argmax(axis=1) == y).mean())
+
+
+class Clipping:
+    """Clips updates to a norm that follows the 80 % quantile, as `tff.aggregators.clipping_factory` does."""
+
+    def __init__(self) -> None:
+        self.norm = 1.0
+        self._within: list[float] = []
+
+    def clip(self, update: Model) -> Model:
+        norm = math.sqrt(sum(float(np.vdot(x, x)) for x in update.values()))
+        self._within.append(float(norm <= self.norm))
+        return (
+            {name: x * np.float32(min(1, self.norm / norm)) for name, x in update.items()} if norm else update
+        )
+
+    def end_round(self) -> None:
+        self.norm *= math.exp(-0.2 * (np.mean(self._within) - 0.8))
+        self._within = []
+
+
+def train(task: Task, scheme: Scheme, seed: int) -> dict[str, float]:
+    """Returns the accuracy of the last rounds, and the inequality of the clients."""
+    data = load_data(task.data, seed)
+    clients = [(x.reshape(len(x), -1), y) for x, y in data.clients.values()]
+    test_x, test_y = data.test
+    test_x = test_x.reshape(len(test_x), -1)
+    network = Network((test_x.shape[1], 512, 128, 10), seed)
+    masked = MaskedSum(scheme.encoder, network.model) if scheme.encoder else None
+    server = masked.init_server() if masked else {}
+    residuals = [masked.init_client() if masked else {} for _ in clients]
+    clipping, accuracies = Clipping(), []
+    for round_num in range(ROUNDS):
+        rng = np.random.default_rng([seed, 2, round_num])
+        message = masked.message(server) if masked else b""
+        total: object = 0
+        mean = {name: np.zeros_like(x) for name, x in network.model.items()}
+        drawn = rng.choice(len(clients), task.clients, replace=False)
+        weights = [len(clients[i][1]) for i in drawn]
+        for i, weight in zip(drawn.tolist(), weights, strict=True):
+            update = network.update(*clients[i], np.random.default_rng([seed, 3, round_num, i]))
+            if scheme.clipped:
+                update = clipping.clip(update)
+            if masked:
+                vector, residuals[i] = masked.encode(update, residuals[i], message, weight=weight)
+                total = total + vector
+            else:
+                for name, x in update.items():
+                    mean[name] += np.float32(weight / sum(weights)) * x
+        if masked:
+            (mean, *_), server = masked.decode(total, server)
+        if scheme.clipped:
+            clipping.end_round()
+        for name, x in mean.items():
+            network.model[name] += x
+        if round_num >= ROUNDS - MEASURED:
+            accuracies.append(network.accuracy(test_x, test_y))
+    sizes = [len(y) for _, y in clients]
+    parameters = sum(x.size for x in network.model.values())
+    return {
+        "accuracy": float(np.mean(accuracies)),
+        "largest share": max(sizes) / sum(sizes),
+        "of SecAgg+": masked.length * masked.bits / 8 / (8 * parameters) if masked else 1.0,
+    }
+
+
+def read_results() -> dict[tuple[str, str, int], dict[str, float]]:
+    """Returns the results of finished trainings by task, scheme and seed."""
+    lines = RUNS.read_text(encoding="utf-8").splitlines() if RUNS.exists() else []
+    rows = [json.loads(line) for line in lines]
+    return {(row.pop("task"), row.pop("scheme"), row.pop("seed")): row for row in rows}
+
+
+def table(task: str) -> str:
+    """Returns the table of a task. Its columns are seeds."""
+    found = {key[1:]: row for key, row in read_results().items() if key[0] == task}
+    seeds = sorted({seed for _, seed in found})
+    rows = [["", "of SecAgg+'s bytes", "mean", *(f"seed {seed}" for seed in seeds)]]
+    rows.append(["---", *["---:"] * (len(seeds) + 2)])
+    shares = {seed: row["largest share"] for (_, seed), row in found.items()}
+    rows.append(["share of the largest client", "", "", *(f"{100 * shares[seed]:.0f} %" for seed in seeds)])
+    for scheme in SCHEMES:
+        mine = {seed: found[scheme, seed] for seed in seeds if (scheme, seed) in found}
+        if not mine:
+            continue
+        base = "clipped, no compression" if SCHEMES[scheme].clipped else "no compression"
+        plain = {seed: found[base, seed]["accuracy"] for seed in mine}
+        shift = plain if scheme != base else dict.fromkeys(mine, 0.0)
+        values = {seed: row["accuracy"] - shift[seed] for seed, row in mine.items()}
+        text = "{:.2f}" if scheme == base else "{:+.2f}"
+        cells = [text.format(values[seed]) if seed in values else "" for seed in seeds]
+        sent = next(iter(mine.values()))["of SecAgg+"]
+        rows.append([scheme, f"{100 * sent:.2f} %", text.format(np.mean(list(values.values()))), *cells])
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in rows)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--tasks", nargs="*", default=list(TASKS), choices=TASKS)
+    parser.add_argument("--only", nargs="*", default=list(SCHEMES), choices=SCHEMES, metavar="ROW")
+    parser.add_argument("--seeds", type=int, help="number of seeds; default: 6 and 3")
+    given = parser.parse_args(arguments)
+    RUNS.parent.mkdir(exist_ok=True)
+    wanted = [
+        (task, scheme, seed)
+        for scheme in given.only
+        for task in given.tasks
+        for seed in range(given.seeds or TASKS[task].seeds)
+    ]
+    for task, scheme, seed in wanted:
+        if (task, scheme, seed) not in read_results():
+            row = train(TASKS[task], SCHEMES[scheme], seed)
+            with RUNS.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"task": task, "scheme": scheme, "seed": seed, **row}) + "\n")
+    here = environment()
+    machine = f"{here['processor']}, {os.cpu_count()} cores"
+    text = _MADE.format(date=datetime.date.today(), machine=machine, rounds=ROUNDS)
+    text += "\n\n".join(f"## {_TITLES[task]}\n\n{table(task)}" for task in TASKS) + "\n"
+    RESULTS.write_text(text, encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
