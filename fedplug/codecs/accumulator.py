@@ -140,7 +140,8 @@ class Accumulator:
         self.range = _range(self.dtype)
         self.on_device = like is not None
         if like is None:
-            self.total = np.zeros(self.shape, self.dtype)
+            self.total = kernels.empty(self.shape, self.dtype)  # the memory of an earlier round's sum
+            self.total.fill(0)
         elif self.dtype.itemsize < 4:
             raise ArgumentError(f"a sum on a device is of float32 or float64, not of {self.dtype}")
         else:

@@ -84,13 +84,13 @@ def _decoded(
     if indices is not None:
         dense = kernels.scatter_decode(values, indices, size=plan.size, out=out)
         return dense if out is not None else dense.reshape(spec.shape)
-    if out is not None:
-        if values.base is not out and not np.shares_memory(values, out):
-            np.copyto(out, values.reshape(spec.shape))
-        return out
-    if np.may_share_memory(values, body):
-        values = values.copy()
-    return values.reshape(spec.shape)
+    if out is None and np.may_share_memory(values, body):
+        out = kernels.empty(spec.shape, spec.dtype)
+    if out is None:
+        return values.reshape(spec.shape)
+    if values.base is not out and not np.shares_memory(values, out):
+        np.copyto(out, values.reshape(spec.shape))
+    return out
 
 
 def decode_model(
