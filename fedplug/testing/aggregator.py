@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import abc
 import functools
-import json
-import re
 from collections.abc import Sequence
 from typing import Any, ClassVar, TypeAlias
 
@@ -15,7 +13,7 @@ import tensorflow as tf
 from fedplug.encoders.model.model_encoder import ModelEncoder
 from fedplug.encoders.quantizers.identity import Identity
 from fedplug.testing import expect, tensors
-from fedplug.testing.suite import NotApplicable, Suite, after
+from fedplug.testing.suite import ComponentSuite, NotApplicable, after
 from fedplug.tff.aggregators.base import Aggregator, Update
 
 __all__ = ["AggregatorSuite"]
@@ -23,7 +21,6 @@ __all__ = ["AggregatorSuite"]
 _Accumulator: TypeAlias = Any
 """Any structure that the aggregator chooses."""
 
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
 _SPECS = (tf.TensorSpec([5], tf.float32), tf.TensorSpec([2, 3], tf.float32), tf.TensorSpec([], tf.float64))
 _MODEL = ModelEncoder(Identity(), _SPECS, min_size=0)
 _CLIENTS = 5
@@ -32,7 +29,7 @@ _ARGUMENTS = "test_its_arguments_are_not_changed"
 _STRUCTURE = "test_accumulators_and_states_keep_their_structure"
 
 
-class AggregatorSuite(Suite, abc.ABC):
+class AggregatorSuite(ComponentSuite):
     """Checks the promises of `fedplug.tff.aggregators.base.Aggregator`. Clients use the identity encoder.
 
     An author writes, in a test module::
@@ -52,21 +49,9 @@ class AggregatorSuite(Suite, abc.ABC):
     def make_aggregator(self) -> Aggregator:
         """Returns a new aggregator, always with the same configuration."""
 
-    def test_it_has_a_name_for_the_registry(self) -> None:
-        name = self.make_aggregator().name
-        expect.that(
-            isinstance(name, str) and _NAME.fullmatch(name),
-            f"the name {name!r} is not valid; use lower-case letters, digits and '_', starting with a letter",
-        )
-
-    def test_its_config_survives_json_and_makes_an_equal_aggregator(self) -> None:
-        aggregator = self.make_aggregator()
-        config = aggregator.get_config()
-        text = json.dumps(config)
-        read = json.loads(text)
-        expect.that(read == config, f"get_config() is {config!r}, and {read!r} after JSON")
-        again = type(aggregator).from_config(read)
-        expect.that(again == aggregator, f"from_config({text}) makes {again!r}, which is not {aggregator!r}")
+    def component(self) -> Aggregator:
+        """See `ComponentSuite.component`."""
+        return self.make_aggregator()
 
     def test_accumulators_and_states_keep_their_structure(self) -> None:
         aggregator = self.make_aggregator()

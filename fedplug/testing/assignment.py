@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import abc
-import json
-import re
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, NamedTuple
 
@@ -16,11 +14,10 @@ from fedplug.encoders.model.model_encoder import ModelEncoder
 from fedplug.ops.types import Array, ArraySpec, Spec
 from fedplug.testing import expect, tensors
 from fedplug.testing.executions import OnEachExecution, on_each_execution
-from fedplug.testing.suite import NotApplicable, after
+from fedplug.testing.suite import ComponentSuite, NotApplicable, after
 
 __all__ = ["AssignmentSuite"]
 
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
 _ASSIGNS = "test_it_assigns_an_encoder_to_every_tensor"
 _EQUAL = "test_equal_ones_assign_equal_encoders"
 _RECEIVED = "test_every_tensor_of_a_model_is_received"
@@ -35,7 +32,7 @@ class _Sent(NamedTuple):
     states: Sequence[State]
 
 
-class AssignmentSuite(OnEachExecution, abc.ABC):
+class AssignmentSuite(ComponentSuite, OnEachExecution):
     """Checks the promises of `fedplug.encoders.assignment.EncoderAssignment`.
 
     An author writes, in a test module::
@@ -59,6 +56,10 @@ class AssignmentSuite(OnEachExecution, abc.ABC):
     def make_assignment(self) -> EncoderAssignment:
         """Returns a new assignment, always with the same configuration."""
 
+    def component(self) -> EncoderAssignment:
+        """See `ComponentSuite.component`."""
+        return self.make_assignment()
+
     def executes_on(self) -> tuple[str, ...]:
         """Returns the declared executions."""
         return self.make_assignment().capabilities.executes_on
@@ -66,22 +67,6 @@ class AssignmentSuite(OnEachExecution, abc.ABC):
     def tried_specs(self) -> list[Spec]:
         """Returns `specs` for the current kind of arrays."""
         return [self.on.spec(tuple(spec.shape), spec.dtype.name, spec.name) for spec in self.specs]
-
-    def test_it_has_a_name_for_the_registry(self) -> None:
-        name = self.make_assignment().name
-        expect.that(
-            isinstance(name, str) and _NAME.fullmatch(name),
-            f"the name {name!r} is not valid; use lower-case letters, digits and '_', starting with a letter",
-        )
-
-    def test_its_config_survives_json_and_makes_an_equal_one(self) -> None:
-        whole = self.make_assignment()
-        config = whole.get_config()
-        text = json.dumps(config)
-        read = json.loads(text)
-        expect.that(read == config, f"get_config() is {config!r}, and {read!r} after JSON")
-        again = type(whole).from_config(read)
-        expect.that(again == whole, f"from_config({text}) makes {again!r}, which is not {whole!r}")
 
     @on_each_execution
     def test_it_assigns_an_encoder_to_every_tensor(self) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -18,36 +16,11 @@ from fedplug.testing.suite import after
 
 __all__ = ["ContractChecks"]
 
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
-
 
 class ContractChecks(EncoderSubject):
     """See `fedplug.encoders.base.Encoder`."""
 
     foundation = "test_its_methods_can_be_called_and_return_what_they_should"
-
-    def test_it_has_a_name_for_the_registry(self) -> None:
-        name = self.make_encoder().name
-        expect.that(
-            isinstance(name, str) and _NAME.fullmatch(name),
-            f"the name {name!r} is not valid; use lower-case letters, digits and '_', starting with a letter",
-        )
-
-    def test_its_config_survives_json_and_makes_an_equal_encoder(self) -> None:
-        encoder = self.make_encoder()
-        config = encoder.get_config()
-        text = json.dumps(config)
-        read = json.loads(text)
-        expect.that(
-            read == config, f"get_config() is {config!r}, and {read!r} after JSON; use JSON values only"
-        )
-        again = type(encoder).from_config(read)
-        expect.that(
-            again == encoder, f"from_config({text}) makes {again!r}, which is not equal to {encoder!r}"
-        )
-        expect.that(
-            again.get_config() == config, f"from_config({text}) has the config {again.get_config()!r}"
-        )
 
     @on_each_execution
     def test_its_methods_can_be_called_and_return_what_they_should(self) -> None:

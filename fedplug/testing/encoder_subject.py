@@ -16,6 +16,7 @@ from fedplug.ops.types import Array, Scalar, Spec
 from fedplug.testing import tensors
 from fedplug.testing.execution import Execution
 from fedplug.testing.executions import OnEachExecution
+from fedplug.testing.suite import ComponentSuite
 
 __all__ = ["Case", "EncoderSubject", "Step", "conserves", "round_trip"]
 
@@ -39,7 +40,7 @@ class Step(NamedTuple):
     next_state: State
 
 
-class EncoderSubject(OnEachExecution, abc.ABC):
+class EncoderSubject(ComponentSuite, OnEachExecution):
     """The encoder under test. Override attributes if the encoder's documentation justifies it."""
 
     shapes: ClassVar[tuple[tuple[int, ...], ...]] = tensors.SHAPES
@@ -52,6 +53,10 @@ class EncoderSubject(OnEachExecution, abc.ABC):
     @abc.abstractmethod
     def make_encoder(self) -> Encoder:
         """Returns a new encoder, always with the same configuration."""
+
+    def component(self) -> Encoder:
+        """See `ComponentSuite.component`."""
+        return self.make_encoder()
 
     def executes_on(self) -> tuple[str, ...]:
         """Returns the declared executions."""

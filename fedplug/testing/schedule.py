@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import abc
 import importlib.util
-import json
 import math
-import re
 
 import numpy as np
 
 from fedplug.schedules.base import MAX_ROUNDS, Schedule
 from fedplug.testing import expect
-from fedplug.testing.suite import CannotRun, Suite, after
+from fedplug.testing.suite import CannotRun, ComponentSuite, after
 
 __all__ = ["ScheduleSuite"]
 
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
 _MANY = 200
 _SETTLED = "test_it_settles_in_a_round_that_can_be"
 _FINITE = "test_every_value_is_a_finite_number"
 _SAME = "test_a_round_has_the_same_value_whenever_it_is_asked_for"
 
 
-class ScheduleSuite(Suite, abc.ABC):
+class ScheduleSuite(ComponentSuite):
     """Checks the promises of `fedplug.schedules.base.Schedule`.
 
     An author writes, in a test module::
@@ -37,21 +34,9 @@ class ScheduleSuite(Suite, abc.ABC):
     def make_schedule(self) -> Schedule:
         """Returns a new schedule, always with the same configuration."""
 
-    def test_it_has_a_name_for_the_registry(self) -> None:
-        name = self.make_schedule().name
-        expect.that(
-            isinstance(name, str) and _NAME.fullmatch(name),
-            f"the name {name!r} is not valid; use lower-case letters, digits and '_', starting with a letter",
-        )
-
-    def test_its_config_survives_json_and_makes_an_equal_schedule(self) -> None:
-        schedule = self.make_schedule()
-        config = schedule.get_config()
-        text = json.dumps(config)
-        read = json.loads(text)
-        expect.that(read == config, f"get_config() is {config!r}, and {read!r} after JSON")
-        again = type(schedule).from_config(read)
-        expect.that(again == schedule, f"from_config({text}) makes {again!r}, which is not {schedule!r}")
+    def component(self) -> Schedule:
+        """See `ComponentSuite.component`."""
+        return self.make_schedule()
 
     def test_it_settles_in_a_round_that_can_be(self) -> None:
         settled: object = self.make_schedule().settled

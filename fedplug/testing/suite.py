@@ -5,6 +5,9 @@ pytest finds and runs such methods. `run` does so without pytest.
 
 from __future__ import annotations
 
+import abc
+import json
+import re
 import sys
 import traceback
 import unittest
@@ -13,7 +16,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar, Literal, TypeVar
 
-__all__ = ["CannotRun", "NotApplicable", "Result", "Suite", "after", "run"]
+from fedplug.registry.component import Component
+from fedplug.testing import expect
+
+__all__ = ["CannotRun", "ComponentSuite", "NotApplicable", "Result", "Suite", "after", "run"]
 
 NotApplicable = unittest.SkipTest
 """Raised by a check that does not apply to this component. Pytest counts it as a skip."""
@@ -25,6 +31,8 @@ class CannotRun(NotApplicable):
 
 _NOT_THE_AUTHORS = {"fedplug", "numpy", "tensorflow", "tensorflow_federated", *sys.stdlib_module_names}
 """Packages whose lines do not help an author to find an error."""
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
 
@@ -74,6 +82,34 @@ class Suite:
         """Returns the names of the checks in source order, bases first."""
         names = [name for base in reversed(cls.__mro__) for name in vars(base) if name.startswith("test_")]
         return list(dict.fromkeys(names))
+
+
+class ComponentSuite(Suite, abc.ABC):
+    """The base of the suites of components of the registry."""
+
+    @abc.abstractmethod
+    def component(self) -> Component:
+        """Returns a new component, always with the same configuration."""
+
+    def test_it_has_a_name_for_the_registry(self) -> None:
+        name = self.component().name
+        expect.that(
+            isinstance(name, str) and _NAME.fullmatch(name),
+            f"the name {name!r} is not valid; use lower-case letters, digits and '_', starting with a letter",
+        )
+
+    def test_its_config_survives_json_and_makes_an_equal_component(self) -> None:
+        component = self.component()
+        config = component.get_config()
+        text = json.dumps(config)
+        read = json.loads(text)
+        expect.that(
+            read == config, f"get_config() is {config!r}, and {read!r} after JSON; use JSON values only"
+        )
+        again = type(component).from_config(read)
+        expect.that(again == component, f"from_config({text}) makes {again!r}, which is not {component!r}")
+        other = again.get_config()
+        expect.that(other == config, f"from_config({text}) has the config {other!r}")
 
 
 def run(

@@ -178,7 +178,7 @@ GOOD = [Mean, Clipped, ClippedFarOut, Remembers]
 
 BAD = [
     ("test_it_has_a_name_for_the_registry", NameWithSpaces),
-    ("test_its_config_survives_json_and_makes_an_equal_aggregator", ForgetsItsConfig),
+    ("test_its_config_survives_json_and_makes_an_equal_component", ForgetsItsConfig),
     ("test_accumulators_and_states_keep_their_structure", AccumulatorInDouble),
     ("test_accumulators_and_states_keep_their_structure", StateGrows),
     ("test_the_update_has_the_shapes_and_dtypes_of_the_model", FlatUpdate),

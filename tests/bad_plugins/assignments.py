@@ -107,7 +107,7 @@ GOOD = [Alternating, Plain]
 
 BAD = [
     ("test_it_has_a_name_for_the_registry", NameWithSpaces),
-    ("test_its_config_survives_json_and_makes_an_equal_one", ForgetsItsConfig),
+    ("test_its_config_survives_json_and_makes_an_equal_component", ForgetsItsConfig),
     ("test_it_assigns_an_encoder_to_every_tensor", TooFew),
     ("test_it_assigns_an_encoder_to_every_tensor", Expressions),
     ("test_equal_ones_assign_equal_encoders", AnotherEveryTime),

@@ -865,8 +865,8 @@ class ReadsItsNeighbours(Pipeline):
 
 BAD = [
     ("test_it_has_a_name_for_the_registry", NameWithSpaces),
-    ("test_its_config_survives_json_and_makes_an_equal_encoder", ConfigWithTuple),
-    ("test_its_config_survives_json_and_makes_an_equal_encoder", ConfigForgetsAnArgument),
+    ("test_its_config_survives_json_and_makes_an_equal_component", ConfigWithTuple),
+    ("test_its_config_survives_json_and_makes_an_equal_component", ConfigForgetsAnArgument),
     ("test_its_methods_can_be_called_and_return_what_they_should", ReturnsNoState),
     ("test_equal_encoders_give_equal_bits", Dice),
     ("test_nothing_is_shared_between_clients", StateOnSelf),

@@ -67,7 +67,7 @@ GOOD = [Down]
 
 BAD = [
     ("test_it_has_a_name_for_the_registry", NameWithSpaces),
-    ("test_its_config_survives_json_and_makes_an_equal_schedule", ForgetsItsConfig),
+    ("test_its_config_survives_json_and_makes_an_equal_component", ForgetsItsConfig),
     ("test_it_settles_in_a_round_that_can_be", NeverSettles),
     ("test_every_value_is_a_finite_number", DividesByTheRoundsLeft),
     ("test_a_round_has_the_same_value_whenever_it_is_asked_for", CountsItsCalls),
