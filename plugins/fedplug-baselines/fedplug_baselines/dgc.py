@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from fedplug import ops
 from fedplug.encoders import Selection, Sparsifier, Sparsity, State
@@ -64,7 +64,7 @@ class DGC(Sparsifier):
         """Biased, and useless without its state."""
         return Capabilities(needs_client_state=True, executes_on=EXECUTIONS)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """Returns the arguments."""
         return {**self.sparsity.get_config(), "momentum": self._momentum}
 

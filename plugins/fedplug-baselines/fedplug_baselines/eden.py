@@ -77,7 +77,7 @@ class Eden(Quantizer):
         """Nearly unbiased, which is not declared; with one bit an entry may change its sign."""
         return Capabilities(needs_seed=True, decode_copies=6, executes_on=EXECUTIONS)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """Returns the arguments."""
         return {"bits": self._bits, "seed": self._seed}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from fedplug import ops
 from fedplug.encoders import Encoder, Payload, State
@@ -71,7 +71,7 @@ class PowerSGD(Encoder):
         """The encoder is biased and needs its state."""
         return Capabilities(needs_client_state=True, decode_copies=2, executes_on=EXECUTIONS)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """Returns the arguments."""
         return {"rank": self._rank, "seed": self._seed}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from fedplug import ops
 from fedplug.encoders import Quantizer
@@ -57,7 +57,7 @@ class TernGrad(Quantizer):
         """Unbiased."""
         return Capabilities(unbiased=True, needs_seed=True, sends_every_entry=True, executes_on=EXECUTIONS)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """Returns the arguments."""
         return {"seed": self._seed}
 

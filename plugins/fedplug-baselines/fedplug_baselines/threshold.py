@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from fedplug import ops
 from fedplug.encoders import Selection, Sparsifier, State
@@ -61,7 +61,7 @@ class Threshold(Sparsifier):
             executes_on=EXECUTIONS,
         )
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """Returns the arguments."""
         return {"value": self._value, "error_feedback": self.error_feedback}
 

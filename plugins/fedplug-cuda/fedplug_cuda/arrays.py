@@ -43,7 +43,7 @@ _ON_CUDA = {2: "CUDA", 13: "CUDA managed"}
 
 
 def as_device_array(
-    array: Any, stream: int = 0, *, dtypes: Collection[np.dtype[Any]] = DTYPE_CODES
+    array: object, stream: int = 0, *, dtypes: Collection[np.dtype[np.generic]] = DTYPE_CODES
 ) -> DeviceArray:
     """Describes an array on a CUDA device, without a copy.
 
@@ -63,7 +63,7 @@ def as_device_array(
     return found
 
 
-def _described(array: Any, stream: int) -> DeviceArray:
+def _described(array: object, stream: int) -> DeviceArray:
     if framework_of(array) == "torch":
         return _from_torch(array)
     if hasattr(array, "__dlpack__"):
@@ -76,7 +76,7 @@ def _described(array: Any, stream: int) -> DeviceArray:
     )
 
 
-def stream_handle(stream: Any, like: DeviceArray) -> int:
+def stream_handle(stream: object, like: DeviceArray) -> int:
     """The handle of a stream.
 
     Args:
@@ -102,7 +102,7 @@ def stream_handle(stream: Any, like: DeviceArray) -> int:
     )
 
 
-def framework_of(owner: Any) -> str:
+def framework_of(owner: object) -> str:
     """The name of the top-level package that an array comes from."""
     return type(owner).__module__.partition(".")[0]
 
@@ -184,7 +184,7 @@ def _from_torch(tensor: Any) -> DeviceArray:
     return CudaArray(tensor, tensor.data_ptr(), shape, dtype, tensor.get_device())
 
 
-_of_torch: dict[Any, np.dtype[Any]] = {}
+_of_torch: dict[Any, np.dtype[np.generic]] = {}
 """Dtypes of PyTorch seen before, as NumPy's."""
 
 
@@ -211,19 +211,19 @@ def _from_interface(array: Any) -> DeviceArray:
     )
 
 
-def _dtype(array: Any, name: str) -> np.dtype[Any]:
+def _dtype(array: object, name: str) -> np.dtype[np.generic]:
     try:
         return np.dtype(name)
     except TypeError:
         _refuse_dtype(array, name, DTYPE_CODES)
 
 
-def _refuse_dtype(array: Any, name: str, dtypes: Collection[np.dtype[Any]]) -> NoReturn:
+def _refuse_dtype(array: object, name: str, dtypes: Collection[np.dtype[np.generic]]) -> NoReturn:
     known = ", ".join(known.name for known in dtypes)
     raise ArgumentError(f"a {type(array).__name__} of dtype {name} has no CUDA kernel; known: {known}")
 
 
-def _require_contiguous(array: Any, shape: tuple[int, ...], strides: tuple[int, ...] | None) -> None:
+def _require_contiguous(array: object, shape: tuple[int, ...], strides: tuple[int, ...] | None) -> None:
     if strides is None or 0 in shape:
         return
     expected = 1

@@ -32,7 +32,7 @@ class Entries(NamedTuple):
 
     array: DeviceArray
     indices: NDArray[np.int32] | int | None
-    values: NDArray[Any] | int | None
+    values: NDArray[np.generic] | int | None
     count: int
 
 

@@ -36,7 +36,9 @@ class EncodedFixed(NamedTuple):
     non_finite: Any
 
 
-def encode_fixed(tensor: Any, residual: Any, encoder: Encoder, *, stream: Any = None) -> EncodedFixed:
+def encode_fixed(
+    tensor: object, residual: object, encoder: Encoder, *, stream: object = None
+) -> EncodedFixed:
     """Selects, quantizes and packs ``tensor + decay * residual`` without waiting.
 
     The payload has the bytes of the body that ``encoder`` writes on the CPU.
@@ -79,7 +81,7 @@ def encode_fixed(tensor: Any, residual: Any, encoder: Encoder, *, stream: Any = 
     return EncodedFixed(payload, new.owner, non_finite)
 
 
-def mean_of_fixed(payloads: Any, like: Any, encoder: Encoder, *, stream: Any = None) -> Any:
+def mean_of_fixed(payloads: object, like: object, encoder: Encoder, *, stream: object = None) -> Any:
     """Averages payloads of `encode_fixed` in their order without waiting. NaN if one of them is not valid.
 
     Payloads of zeros only count as zeros.

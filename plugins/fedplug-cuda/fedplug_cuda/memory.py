@@ -36,7 +36,7 @@ _MOST_IDLE_BYTES = 2**28
 """Pinned bytes that are kept for later calls, in all."""
 
 
-def empty(shape: tuple[int, ...], dtype: np.dtype[Any], like: DeviceArray, stream: int) -> DeviceArray:
+def empty(shape: tuple[int, ...], dtype: np.dtype[np.generic], like: DeviceArray, stream: int) -> DeviceArray:
     """A new array on the device of ``like``, allocated by the framework that owns it.
 
     PyTorch and CuPy allocate from their own pools. Others get memory of the CUDA driver's pool, as an object
@@ -81,7 +81,7 @@ class DeviceMemory:
     """Memory of the CUDA driver's pool, released, in the order of its stream, with the last reference."""
 
     def __init__(
-        self, nbytes: int, device: int, stream: int, shape: tuple[int, ...], dtype: np.dtype[Any]
+        self, nbytes: int, device: int, stream: int, shape: tuple[int, ...], dtype: np.dtype[np.generic]
     ) -> None:
         """Allocates.
 
@@ -180,7 +180,7 @@ def pinned(size: int) -> NDArray[np.uint8]:
     return _pool.take(size)
 
 
-def fetch(pointer: int, size: int, device: int, stream: int, *, keep: Any = None) -> NDArray[np.uint8]:
+def fetch(pointer: int, size: int, device: int, stream: int, *, keep: object = None) -> NDArray[np.uint8]:
     """Bytes of device memory, in pinned host memory, after all earlier work of the stream.
 
     Args:
@@ -201,7 +201,7 @@ def fetch(pointer: int, size: int, device: int, stream: int, *, keep: Any = None
     return host
 
 
-def on_device(array: NDArray[Any]) -> int | None:
+def on_device(array: NDArray[np.generic]) -> int | None:
     """The address in device memory of the result of `fetch` with ``keep``, or of a slice of it."""
     block = _block_of(array)
     if block is None or block.fetched_from is None:
@@ -209,13 +209,13 @@ def on_device(array: NDArray[Any]) -> int | None:
     return block.fetched_from[1] + array.ctypes.data - block.address
 
 
-def _block_of(array: Any) -> Any:
+def _block_of(array: object) -> Any:
     while isinstance(array, np.ndarray):
         array = array.base
     return array if isinstance(array, _Pinned) else None
 
 
-def to_device(array: NDArray[Any], device: int = 0, stream: int = 0) -> DeviceArray:
+def to_device(array: NDArray[np.generic], device: int = 0, stream: int = 0) -> DeviceArray:
     """Copies a NumPy array to memory of the CUDA driver's pool.
 
     Args:
@@ -234,7 +234,7 @@ def to_device(array: NDArray[Any], device: int = 0, stream: int = 0) -> DeviceAr
 
 
 def to_device_of_each(
-    likes: Sequence[DeviceArray], residuals: Sequence[Any]
+    likes: Sequence[DeviceArray], residuals: Sequence[object]
 ) -> tuple[int, list[DeviceArray | None]]:
     """The stream of the arrays, and a residual on the device for each of them.
 
@@ -247,7 +247,7 @@ def to_device_of_each(
     return stream, [_to_device_of(like, residual, stream) for like, residual in each]
 
 
-def _to_device_of(like: DeviceArray, residual: Any, stream: int) -> DeviceArray | None:
+def _to_device_of(like: DeviceArray, residual: object, stream: int) -> DeviceArray | None:
     if residual is None or isinstance(residual, DeviceArray):
         return residual
     host = np.asarray(residual)
@@ -259,7 +259,7 @@ def _to_device_of(like: DeviceArray, residual: Any, stream: int) -> DeviceArray 
     return moved
 
 
-def to_host(array: DeviceArray) -> NDArray[Any]:
+def to_host(array: DeviceArray) -> NDArray[np.generic]:
     """A copy in host memory, after the work that the framework of the array has queued on its stream."""
     host = fetch(array.pointer, array.nbytes, array.device, stream_handle(None, array))
     return host.view(array.dtype).reshape(array.shape)
@@ -273,7 +273,7 @@ def copy_of(array: DeviceArray, stream: int) -> DeviceArray:
     return made
 
 
-def room_for(parts: list[NDArray[Any]], like: DeviceArray, stream: int) -> tuple[Any, list[int]]:
+def room_for(parts: Sequence[NDArray[np.generic]], like: DeviceArray, stream: int) -> tuple[Any, list[int]]:
     """Allocates device memory for copies of arrays: its owner, and the address of each.
 
     Raises:
@@ -285,7 +285,10 @@ def room_for(parts: list[NDArray[Any]], like: DeviceArray, stream: int) -> tuple
 
 
 def send(
-    parts: list[NDArray[Any]], like: DeviceArray, stream: int, room: tuple[Any, list[int]] | None = None
+    parts: Sequence[NDArray[np.generic]],
+    like: DeviceArray,
+    stream: int,
+    room: tuple[object, list[int]] | None = None,
 ) -> tuple[Any, list[int]]:
     """Copies arrays to the device in one transfer: to the room for them, or as `room_for` returns it.
 

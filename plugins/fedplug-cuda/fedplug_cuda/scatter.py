@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,13 +17,13 @@ _REPORT_BYTES = 56
 
 
 def scatter_decode_add(
-    accumulator: Any,
-    values: NDArray[Any],
+    accumulator: object,
+    values: NDArray[np.generic],
     indices: NDArray[np.int32],
     *,
     row_splits: NDArray[np.int64] | None = None,
-    weights: NDArray[Any] | None = None,
-    stream: Any = None,
+    weights: NDArray[np.generic] | None = None,
+    stream: object = None,
 ) -> None:
     """Adds sparse payloads, which are on the host, to ``accumulator`` on its device: all of them or none.
 

@@ -37,7 +37,7 @@ _COUNT = 8
 _Residuals = Sequence[DeviceArray | None]
 
 
-def scaled(x: DeviceArray, factor: Any, stream: int) -> DeviceArray:
+def scaled(x: DeviceArray, factor: object, stream: int) -> DeviceArray:
     """Computes ``factor * x``. Each product is rounded once."""
     product = empty_like(x, stream)
     _queue_sum(None, x, product, factor, stream)
@@ -93,7 +93,7 @@ def taken(
 
 def gathered(
     xs: Sequence[DeviceArray], indices: Sequence[NDArray[np.int32]], stream: int
-) -> list[NDArray[Any]]:
+) -> list[NDArray[np.generic]]:
     """Reads entries of arrays, which must be finite. Waits once."""
     _require_fitting(xs, [])
     for x, places in zip(xs, indices, strict=True):
@@ -108,7 +108,7 @@ def _entries_of_finite(
     work: int,
     indices: Sequence[NDArray[np.int32]],
     stream: int,
-) -> list[NDArray[Any]]:
+) -> list[NDArray[np.generic]]:
     """Writes sums over ``totals``, or none for None, and works on their entries. Refuses sums not finite."""
     sizes = [x.dtype.itemsize * len(places) for x, places in zip(xs, indices, strict=True)]
     results = Results([_COUNT * len(xs), *sizes], xs[0], stream)
@@ -135,7 +135,7 @@ def _queue_sum(
     delta: DeviceArray | None,
     residual: DeviceArray | None,
     total: DeviceArray | None,
-    factor: Any,
+    factor: object,
     stream: int,
     *,
     non_finite: int | None = None,
@@ -149,7 +149,7 @@ def _queue_sum(
 
 
 def _scaled_sum(
-    delta: DeviceArray | None, residual: DeviceArray | None, total: DeviceArray | None, factor: Any
+    delta: DeviceArray | None, residual: DeviceArray | None, total: DeviceArray | None, factor: object
 ) -> Any:
     like = delta or residual
     assert like is not None

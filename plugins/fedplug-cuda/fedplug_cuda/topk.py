@@ -29,13 +29,13 @@ _POLICIES = {"error": 0, "drop": 1}
 
 
 def grouped_topk_residual(
-    deltas: Sequence[Any],
-    residuals: Sequence[Any] | None,
+    deltas: Sequence[object],
+    residuals: Sequence[object] | None,
     k: int,
     *,
-    residuals_out: Sequence[Any] | None = None,
+    residuals_out: Sequence[object] | None = None,
     on_nonfinite: Literal["error", "drop"] = "error",
-    stream: Any = None,
+    stream: object = None,
 ) -> GroupedTopK:
     """Selects the ``k`` largest entries of ``delta + residual`` of a list of tensors on one CUDA device.
 
@@ -153,7 +153,7 @@ def require_wide(xs: Sequence[DeviceArray]) -> None:
             )
 
 
-def _common_dtype(xs: Sequence[DeviceArray]) -> np.dtype[Any]:
+def _common_dtype(xs: Sequence[DeviceArray]) -> np.dtype[np.generic]:
     dtypes = {x.dtype for x in xs}
     if len(dtypes) > 1:
         names = " and ".join(sorted(dtype.name for dtype in dtypes))
@@ -163,7 +163,7 @@ def _common_dtype(xs: Sequence[DeviceArray]) -> np.dtype[Any]:
 
 
 def _matching(
-    name: str, arrays: Sequence[Any], xs: Sequence[DeviceArray], stream: int
+    name: str, arrays: Sequence[object], xs: Sequence[DeviceArray], stream: int
 ) -> list[DeviceArray | None]:
     """The arrays, each of the size and dtype of its delta. None stays None."""
     if len(arrays) != len(xs):

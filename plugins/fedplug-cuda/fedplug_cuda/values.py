@@ -21,7 +21,7 @@ __all__ = ["decode", "encode_values"]
 
 def encode_values(
     xs: Sequence[DeviceArray],
-    residuals: Sequence[Any] | None,
+    residuals: Sequence[object] | None,
     form: str,
     *,
     bits: int,
@@ -105,7 +105,7 @@ def decode(packed: Sequence[PackedValues], outs: Sequence[DeviceArray], factors:
     del sent  # not before the kernels are queued
 
 
-def _sizes(x: DeviceArray, code: Any) -> tuple[int, int]:
+def _sizes(x: DeviceArray, code: object) -> tuple[int, int]:
     """Bytes of the code and of the workspace."""
     found = ctypes.c_uint64(), ctypes.c_uint64()
     call("value_sizes", DTYPE_CODES[x.dtype], code, x.size, *map(ctypes.byref, found))

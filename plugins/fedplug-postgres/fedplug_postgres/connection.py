@@ -55,7 +55,7 @@ class Connection(psycopg.Connection[Row]):
         self.close()
 
 
-def _limited(gen: Generator[Any, Any, _Result], silence: float) -> Generator[Any, Any, _Result]:
+def _limited(gen: Generator[object, object, _Result], silence: float) -> Generator[Any, Any, _Result]:
     """Yields like ``gen``. Raises `TimeoutError` after `silence` seconds in which nothing was ready."""
     since = time.monotonic()
     answer = None
@@ -86,7 +86,7 @@ def parameters(url: str) -> dict[str, Any]:
         ) from error
 
 
-def place(found: Mapping[str, Any]) -> str:
+def place(found: Mapping[str, object]) -> str:
     """Returns the location of the database without a password, for messages."""
     user = f"{found['user']}@" if "user" in found else ""
     port = f":{found['port']}" if "port" in found else ""

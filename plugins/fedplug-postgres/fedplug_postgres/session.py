@@ -38,7 +38,9 @@ class Session:
         turn: The lock for threads. The caller of `rows` or `transaction` holds it.
     """
 
-    def __init__(self, parameters: Mapping[str, Any], schema: str, timeout: float, *, looking: bool) -> None:
+    def __init__(
+        self, parameters: Mapping[str, object], schema: str, timeout: float, *, looking: bool
+    ) -> None:
         """Connects and takes the lock; with ``looking``, shows a snapshot of the store without a lock.
 
         Raises:

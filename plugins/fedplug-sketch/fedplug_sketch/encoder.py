@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from fedplug import ops
 from fedplug.encoders import Encoder, Payload, State
@@ -81,7 +81,7 @@ class CountSketch(Encoder):
             executes_on=EXECUTIONS,
         )
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """Returns the constructor's arguments."""
         return {"fraction": self._fraction, "rows": self._rows, "seed": self._seed}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import functools
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -62,7 +61,7 @@ def _library() -> ctypes.CDLL | None:
     return None if path is None else ctypes.CDLL(str(path))
 
 
-def _call(name: str, first: Array, *rest: Any) -> None:
+def _call(name: str, first: Array, *rest: object) -> None:
     """Calls the function of that name for the dtype of its first argument."""
     function = getattr(_library(), f"{name}_{first.dtype.name}")
     arguments = (first, *rest)

@@ -8,7 +8,6 @@ Source: Charikar, Chen, Farach-Colton, "Finding frequent items in data streams",
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -23,7 +22,7 @@ _CHUNK = 2**16  # hashes at a time, which fit into the cache
 
 
 @also_on(tensors=lambda: _tensorflow.ops.row_keys)
-def row_keys(rows: int, seed: int, round_num: Any) -> Array:
+def row_keys(rows: int, seed: int, round_num: object) -> Array:
     """Returns the keys of columns and signs in each row, uint64 ``[rows]``, from seed and round."""
     both = np.array([(seed << 32) + whole("round_num", round_num)], np.uint64)
     return _mix(_mix(both) + np.arange(1, rows + 1, dtype=np.uint64))

@@ -30,12 +30,12 @@ __all__ = [
 ]
 
 
-def asarray(values: Any, like: DeviceArray) -> NDArray[Any]:
+def asarray(values: object, like: DeviceArray) -> NDArray[np.generic]:
     """See `fedplug.ops.asarray`. Scalars stay on the host."""
     return ops.asarray(values, ArraySpec((), like.dtype))
 
 
-def multiply(x: DeviceArray, y: NDArray[Any]) -> DeviceArray:
+def multiply(x: DeviceArray, y: NDArray[np.generic]) -> DeviceArray:
     """See `fedplug.ops.multiply`. ``y`` is a scalar."""
     return scaled(x, y, stream_handle(None, x))
 
@@ -67,7 +67,7 @@ def no_residual(x: DeviceArray) -> None:
     del x
 
 
-def on_host(x: DeviceArray) -> NDArray[Any]:
+def on_host(x: DeviceArray) -> NDArray[np.generic]:
     """See `fedplug.ops.device_array.on_host`."""
     return to_host(x)
 

@@ -59,7 +59,7 @@ def add_selected(
     return list(residuals)
 
 
-def gather_finite_of_each(xs: Sequence[DeviceArray], indices: Sequence[Any]) -> list[NDArray[Any]]:
+def gather_finite_of_each(xs: Sequence[DeviceArray], indices: Sequence[object]) -> list[NDArray[np.generic]]:
     """See `fedplug.ops.gather_sum.gather_finite_of_each`."""
     try:
         return gathered(xs, _places(indices), stream_handle(None, xs[0]))
@@ -68,12 +68,12 @@ def gather_finite_of_each(xs: Sequence[DeviceArray], indices: Sequence[Any]) -> 
 
 
 def take_from_sum_of_each(
-    deltas: Sequence[DeviceArray], residuals: Sequence[Any], indices: Sequence[Any]
+    deltas: Sequence[DeviceArray], residuals: Sequence[object], indices: Sequence[object]
 ) -> list[TakenFromSum]:
     """See `fedplug.ops.gather_sum.take_from_sum_of_each`."""
     stream, before = to_device_of_each(deltas, residuals)
     return taken(deltas, before, _places(indices), stream)
 
 
-def _places(indices: Sequence[Any]) -> list[NDArray[np.int32]]:
+def _places(indices: Sequence[object]) -> list[NDArray[np.int32]]:
     return [whole_numbers("indices", each, np.int32) for each in indices]

@@ -24,7 +24,7 @@ from fedplug_cuda.values import decode
 __all__ = ["copied", "divide", "largest_of_each", "prepared", "refusal", "write", "zeros"]
 
 
-def zeros(shape: tuple[int, ...], dtype: np.dtype[Any], like: DeviceArray) -> DeviceArray:
+def zeros(shape: tuple[int, ...], dtype: np.dtype[np.generic], like: DeviceArray) -> DeviceArray:
     """Makes an array of zeros on the device of ``like``, in memory of the framework that owns it."""
     stream = stream_handle(None, like)
     made = empty(shape, dtype, like, stream)
@@ -53,7 +53,9 @@ def copied(x: DeviceArray) -> DeviceArray:
     return copy_of(x, stream_handle(None, x))
 
 
-def write(out: DeviceArray, values: NDArray[Any] | PackedValues, indices: NDArray[np.int32] | None) -> None:
+def write(
+    out: DeviceArray, values: NDArray[np.generic] | PackedValues, indices: NDArray[np.int32] | None
+) -> None:
     """Writes a payload over an array: all elements, which may be a code, or entries among zeros.
 
     Raises:

@@ -24,7 +24,7 @@ __all__ = [
 
 
 def topk_residual(
-    delta: DeviceArray, residual: Any, k: Any, *, on_nonfinite: Any = "error", lowering: None = None
+    delta: DeviceArray, residual: object, k: object, *, on_nonfinite: object = "error", lowering: None = None
 ) -> TopK:
     """See `fedplug.ops.topk_residual`."""
     del lowering
@@ -33,7 +33,7 @@ def topk_residual(
 
 
 def topk_residual_of_each(
-    deltas: Sequence[DeviceArray], residuals: Sequence[Any], ks: Sequence[Any]
+    deltas: Sequence[DeviceArray], residuals: Sequence[object], ks: Sequence[object]
 ) -> list[TopK]:
     """See `fedplug.ops.topk_residual_of_each`. One call for the list."""
     if len({delta.dtype for delta in deltas}) > 1:
@@ -48,10 +48,10 @@ def topk_residual_of_each(
 
 def grouped_topk_residual(
     deltas: Sequence[DeviceArray],
-    residuals: Sequence[Any],
-    k: Any,
+    residuals: Sequence[object],
+    k: object,
     *,
-    on_nonfinite: Any = "error",
+    on_nonfinite: object = "error",
     lowering: None = None,
 ) -> GroupedTopK:
     """See `fedplug.ops.grouped_topk_residual`."""
@@ -76,7 +76,12 @@ def chunked_topk_residual(
 
 
 def chunked_topk_residual_of_each(
-    deltas: Sequence[DeviceArray], residuals: Sequence[Any], ks: Sequence[Any], *, chunk: int, decay: float
+    deltas: Sequence[DeviceArray],
+    residuals: Sequence[object],
+    ks: Sequence[object],
+    *,
+    chunk: int,
+    decay: float,
 ) -> list[ChunkedTopK]:
     """See `fedplug.ops.topk.chunked_topk_residual_of_each`."""
     stream, before = to_device_of_each(deltas, residuals)
