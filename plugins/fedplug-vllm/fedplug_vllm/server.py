@@ -8,13 +8,13 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from huggingface_hub import snapshot_download
 from numpy.typing import NDArray
 from safetensors import safe_open
+from vllm.config import ModelConfig
 from vllm.distributed.weight_transfer import WeightTransferEngine
 from vllm.distributed.weight_transfer.base import WeightTransferInitInfo, WeightTransferUpdateInfo
 from vllm.logger import init_logger
@@ -67,12 +67,8 @@ class FedplugEngine(WeightTransferEngine[FedplugInitInfo, FedplugUpdateInfo]):
     init_info_cls = FedplugInitInfo
     update_info_cls = FedplugUpdateInfo
     supports_draft_weight_update = False
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Takes the arguments of `WeightTransferEngine`."""
-        super().__init__(*args, **kwargs)
-        self._staging: Staging | None = None
-        self._files: Mapping[str, Path] = {}
+    _staging: Staging | None = None
+    _files: Mapping[str, Path]
 
     def init_transfer_engine(self, init_info: FedplugInitInfo) -> None:
         """Begins to look for versions. A second trainer may take over."""
@@ -101,7 +97,7 @@ class FedplugEngine(WeightTransferEngine[FedplugInitInfo, FedplugUpdateInfo]):
     def finish_weight_update(self) -> None:
         """Changes nothing."""
 
-    def update_weights(self, update_info: dict[str, Any]) -> None:
+    def update_weights(self, update_info: dict[str, object]) -> None:
         """Applies the version of a step, see `receive_weights`."""
         self.receive_weights(self.parse_update_info(update_info))
         if self.device.type != "cpu":
@@ -177,7 +173,7 @@ class FedplugEngine(WeightTransferEngine[FedplugInitInfo, FedplugUpdateInfo]):
             self._staging = None
 
 
-def checkpoint(model_config: Any) -> tuple[dict[str, Path], Forms]:
+def checkpoint(model_config: ModelConfig) -> tuple[dict[str, Path], Forms]:
     """Returns the file of each array of the server's own checkpoint, and the arrays that a trainer may send.
 
     The checkpoint is a folder, or was downloaded from Hugging Face. Both are empty if it has no safetensors.
