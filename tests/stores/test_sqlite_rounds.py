@@ -45,26 +45,6 @@ def test_a_rewind_restores_replaced_states_and_removes_later_clients(folder):
         assert values(store.open_process("p")) == {"a": 2, "b": 1}
 
 
-def test_training_continues_from_the_round_of_a_rewind(folder):
-    with SqliteStore(folder, keep_rounds=3) as store:
-        process = store.open_process("p")
-        process.rewind(3)
-        process.commit(4, **round_of(40, ["b"]))
-        assert values(process) == {"a": 3, "b": 40}
-        assert process.kept_rounds() == [2, 3, 4]
-        process.verify()
-        process.rewind(2)
-        assert values(process) == {"a": 2, "b": 1}
-
-
-def test_a_rewind_to_the_last_round_changes_nothing(folder):
-    with SqliteStore(folder, keep_rounds=3) as store:
-        process = store.open_process("p")
-        process.rewind(4)
-        assert process.kept_rounds() == [2, 3, 4]
-        assert values(process) == {"a": 4, "b": 3, "late": 4}
-
-
 def test_rounds_are_removed_with_their_space_by_a_commit_and_not_by_an_opening(folder):
     with SqliteStore(folder) as store:
         process = store.open_process("p")
