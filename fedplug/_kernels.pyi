@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug.types import Array, ByteBuffer, DType
+from fedplug.types import Array, ByteBuffer, DType, Values
 
 built_from: str
 
@@ -19,7 +18,7 @@ def topk_residual(
     drop: bool,
     out: tuple[Array, Array] | None,
     residual_out: Array | None,
-) -> tuple[NDArray[Any], NDArray[np.int32]]: ...
+) -> tuple[Values, NDArray[np.int32]]: ...
 def grouped_topk_residual(
     deltas: Sequence[Array],
     residuals: Sequence[Array | None],
@@ -28,7 +27,7 @@ def grouped_topk_residual(
     drop: bool,
     out: tuple[Array, Array] | None,
     residuals_out: Sequence[Array] | None,
-) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int64]]: ...
+) -> tuple[Values, NDArray[np.int32], NDArray[np.int64]]: ...
 def scatter_decode(
     values: Array,
     indices: Array,
@@ -36,7 +35,7 @@ def scatter_decode(
     weights: Array | None,
     size: int,
     out: Array | None,
-) -> NDArray[Any]: ...
+) -> Values: ...
 def chunked_topk_residual(
     delta: Array,
     residual: Array | None,
@@ -44,7 +43,7 @@ def chunked_topk_residual(
     chunk: int,
     decay: Array,
     residual_out: Array | None,
-) -> tuple[NDArray[Any], NDArray[np.int32]]: ...
+) -> tuple[Values, NDArray[np.int32]]: ...
 def draw_indices(seed: int, count: int, size: int) -> NDArray[np.int32]: ...
 def random_words(count: int, first: int, second: int) -> NDArray[np.uint32]: ...
 def random_floats(count: int, first: int, second: int) -> NDArray[np.float32]: ...
@@ -53,9 +52,7 @@ def encode_indices(indices: Array, size: int, form: str) -> NDArray[np.uint8]: .
 def decode_indices(code: Array, count: int, size: int, form: str, out: Array | None) -> NDArray[np.int32]: ...
 def sparse_body(count: int, index_code: Array, values: Array) -> NDArray[np.uint8]: ...
 def split_sparse_body(body: Array, elements: int) -> tuple[int, NDArray[np.uint8], NDArray[np.uint8]]: ...
-def read_entries(
-    body: Array, elements: int, dtype: DType, form: str
-) -> tuple[NDArray[Any], NDArray[np.int32]]: ...
+def read_entries(body: Array, elements: int, dtype: DType, form: str) -> tuple[Values, NDArray[np.int32]]: ...
 def frame_entries(indices: Array, elements: int, values: Array, header: bytes, form: str) -> bytes: ...
 def frame_entries_of_each(
     indices: Sequence[Array],
@@ -110,7 +107,7 @@ def decode_values(
     block_size: int,
     relative: float,
     out: Array | None,
-) -> NDArray[Any]: ...
+) -> Values: ...
 def check_values(data: Array, count: int, form: str, dtype: DType, bits: int, block_size: int) -> float: ...
 def count_nonfinite(delta: Array, residual: Array | None) -> int:
     """Counts the entries of ``delta + residual`` that are NaN or infinite.
@@ -118,7 +115,7 @@ def count_nonfinite(delta: Array, residual: Array | None) -> int:
     The policy ``"drop"`` of :func:`topk_residual` counts these as zero.
 
     Args:
-        delta: Any shape, n elements, float32 or float64.
+        delta: n elements in any shape, float32 or float64.
         residual: n elements, the dtype of ``delta``. None for zeros.
 
     Returns:
@@ -142,7 +139,7 @@ def scatter_decode_add(
     anything is written. The cost depends on the number of entries, not on the size of the accumulator.
 
     Args:
-        accumulator: The dense sum. Any shape, n elements, a floating dtype. Updated in place.
+        accumulator: The dense sum. n elements in any shape, a floating dtype. Updated in place.
         values: ``[entries]``, the dtype of ``accumulator``.
         indices: Flat indices, strictly ascending within a payload. ``[entries]`` int32.
         row_splits: ``[payloads + 1]`` int64, from 0 to ``entries``. None for one payload.
@@ -157,13 +154,13 @@ def all_finite(values: Array) -> bool:
     """Whether no value is NaN or infinite. Allocates no memory.
 
     Args:
-        values: Any shape, a floating dtype.
+        values: An array of a floating dtype.
 
     Raises:
         ArgumentError: ``values`` cannot be used as an array.
     """
 
-def finite_from_bytes(data: Array, dtype: DType, out: Array | None = None) -> NDArray[Any]:
+def finite_from_bytes(data: Array, dtype: DType, out: Array | None = None) -> Values:
     """Reads finite values from untrusted bytes, which may be unaligned.
 
     Args:
@@ -179,11 +176,11 @@ def finite_from_bytes(data: Array, dtype: DType, out: Array | None = None) -> ND
         PayloadError: The bytes are not whole values, or a value is NaN or infinite.
     """
 
-def gather_sum(delta: Array, residual: Array | None, indices: Array) -> NDArray[Any]:
+def gather_sum(delta: Array, residual: Array | None, indices: Array) -> Values:
     """Computes ``(delta + residual)[indices]``, and no other sum.
 
     Args:
-        delta: The update. Any shape, n elements, float32 or float64.
+        delta: The update. n elements in any shape, float32 or float64.
         residual: n elements, the dtype of ``delta``. None for zeros.
         indices: Flat indices in ``[0, n)``, in any order. int32 ``[k]``.
 
@@ -196,14 +193,14 @@ def gather_sum(delta: Array, residual: Array | None, indices: Array) -> NDArray[
 
 def take_from_sum(
     delta: Array, residual: Array | None, indices: Array, residual_out: Array | None = None
-) -> NDArray[Any]:
+) -> Values:
     """Takes the entries of ``a = delta + residual`` at ``indices``.
 
     ``residual`` becomes ``a`` with these entries set to +0: scattering the values into it restores ``a`` bit
     for bit.
 
     Args:
-        delta: The update. Any shape, n elements, float32 or float64. Not changed.
+        delta: The update. n elements in any shape, float32 or float64. Not changed.
         residual: The residual of earlier rounds; n elements, the dtype of ``delta``. Updated in place unless
             ``residual_out`` is given. None means zeros, and needs ``residual_out``.
         indices: Flat indices in ``[0, n)``, strictly ascending. int32 ``[k]``.
@@ -219,7 +216,7 @@ def take_from_sum(
             unchanged.
     """
 
-def matrix_times(a: Array, b: Array, transposed: bool = False) -> NDArray[Any]:
+def matrix_times(a: Array, b: Array, transposed: bool = False) -> Values:
     """Computes ``a b``, or ``a' b``, for a few columns of ``b``.
 
     ``csrc/core/matrix_times.h`` describes the order of additions.
@@ -236,7 +233,7 @@ def matrix_times(a: Array, b: Array, transposed: bool = False) -> NDArray[Any]:
         ArgumentError: An array cannot be used, or the shapes do not fit.
     """
 
-def low_rank_matrix(p: Array, q: Array, out: Array | None = None) -> NDArray[Any]:
+def low_rank_matrix(p: Array, q: Array, out: Array | None = None) -> Values:
     """Computes ``p q'``, one column of each after the other.
 
     Args:
@@ -251,7 +248,7 @@ def low_rank_matrix(p: Array, q: Array, out: Array | None = None) -> NDArray[Any
         ArgumentError: An array cannot be used, or the shapes do not fit.
     """
 
-def low_rank_residual(a: Array, p: Array, q: Array, out: Array | None = None) -> NDArray[Any]:
+def low_rank_residual(a: Array, p: Array, q: Array, out: Array | None = None) -> Values:
     """Computes ``a - low_rank_matrix(p, q)``.
 
     Args:
@@ -271,7 +268,7 @@ def frame(body: ByteBuffer | list[ByteBuffer] | tuple[ByteBuffer, ...], header: 
     """Puts an encoder's bytes into a container.
 
     Args:
-        body: Any C-contiguous buffer, or an array of any dtype, whose bytes are copied as they lie. A list or
+        body: A C-contiguous buffer, or an array of any dtype, whose bytes are copied as they lie. A list or
             tuple of buffers is written one after the other, without joining them first.
         header: The header from :func:`fedplug.wire.header`. The same for all payloads of one tensor under one
             encoder.
@@ -291,7 +288,7 @@ def unframe(buffer: ByteBuffer) -> tuple[str, str, tuple[int, ...], NDArray[np.u
     """Reads a container without copying its body. Every byte is untrusted.
 
     Args:
-        buffer: Any C-contiguous buffer or array. The returned body is a view of it, which keeps the buffer
+        buffer: A C-contiguous buffer or array. The returned body is a view of it, which keeps the buffer
             alive and stops a ``bytearray`` from being resized. A later write into the buffer changes the
             body, and no checksum detects that.
 
@@ -308,13 +305,13 @@ def crc32(data: ByteBuffer) -> int:
     """Returns the CRC-32 of zlib, PNG and Ethernet, in ``[0, 2**32)``.
 
     Args:
-        data: Any C-contiguous buffer. Its bytes are read as they lie.
+        data: A C-contiguous buffer. Its bytes are read as they lie.
 
     Raises:
         ArgumentError: ``data`` is not C-contiguous.
     """
 
-def from_dlpack(array: object) -> NDArray[Any]:
+def from_dlpack(array: object) -> Values:
     """Returns a NumPy array on the memory of another library's array (PyTorch, JAX), without a copy.
 
     Unlike :func:`numpy.from_dlpack`, it also accepts bfloat16.
@@ -332,7 +329,7 @@ def from_dlpack(array: object) -> NDArray[Any]:
             PyTorch tensor that requires a gradient). The message names the value to pass instead.
     """
 
-def empty(shape: tuple[int, ...], dtype: DType) -> NDArray[Any]:
+def empty(shape: tuple[int, ...], dtype: DType) -> Values:
     """Returns a C-contiguous array with undefined contents, as memory for a result.
 
     Arrays of 64 KiB or more reuse the memory of earlier arrays, as all results of kernels do: touching fresh

@@ -18,6 +18,7 @@ __all__ = [
     "Spec",
     "ValueForm",
     "ValueOptions",
+    "Values",
 ]
 
 IndexForm: TypeAlias = Literal["rice", "gaps"]
@@ -81,6 +82,10 @@ class Array(Protocol):
     def __mod__(self, other: _Operand, /) -> Array: ...
     def __pow__(self, other: _Operand, /) -> Array: ...
     def __rpow__(self, other: _Operand, /) -> Array: ...
+
+
+Values: TypeAlias = "NDArray[Any]"
+"""An array as a result. Its dtype follows from the arguments, so type checkers allow all arithmetic on it."""
 
 
 ByteBuffer: TypeAlias = "bytes | bytearray | memoryview | Array"

@@ -24,6 +24,7 @@ from fedplug.errors import ArgumentError, ConfigError, PayloadError
 from fedplug.ops import donation
 from fedplug.ops.device_array import is_on_device
 from fedplug.ops.types import ArraySpec
+from fedplug.types import Values
 
 __all__ = ["DEFAULT_MAX_BYTES", "Plan", "decode", "decode_model", "expected_of", "opened", "read"]
 
@@ -36,7 +37,7 @@ def decode(
     out: NDArray[np.generic] | None = None,
     max_bytes: float = DEFAULT_MAX_BYTES,
     wire_ids: WireIds = None,
-) -> NDArray[Any]:
+) -> Values:
     """Decodes a payload of any installed encoder. Needs no configuration.
 
     >>> import fedplug, numpy as np
@@ -71,7 +72,7 @@ def decode(
 
 def _decoded(
     plan: Plan, body: NDArray[np.uint8], out: NDArray[np.generic] | None, max_bytes: float
-) -> NDArray[Any]:
+) -> Values:
     """Decodes the body of a payload into ``out``, which was checked, or into a new array."""
     spec = plan.spec
     if out is None:
@@ -99,7 +100,7 @@ def decode_model(
     out: Mapping[str, NDArray[np.generic]] | None = None,
     max_bytes: float = DEFAULT_MAX_BYTES,
     wire_ids: WireIds | Mapping[str, Container[str]] = None,
-) -> dict[str, NDArray[Any]]:
+) -> dict[str, Values]:
     """Decodes the payloads of a model's arrays.
 
     >>> import fedplug, numpy as np

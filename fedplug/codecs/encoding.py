@@ -32,6 +32,7 @@ from fedplug.ops.checks import sums_may_overflow
 from fedplug.ops.device_array import is_on_device, on_host
 from fedplug.ops.types import ArraySpec, Scalar
 from fedplug.registry.component import Description, plain
+from fedplug.types import Values
 
 __all__ = ["Codec", "as_round", "codec"]
 
@@ -125,7 +126,7 @@ class Codec:
         *,
         in_place: bool = False,
         out: ArrayState | None = None,
-    ) -> tuple[bytes, dict[str, NDArray[Any]]]:
+    ) -> tuple[bytes, dict[str, Values]]:
         """Compresses one array; with error feedback, the state carries the unsent part to the next round.
 
         >>> import fedplug, numpy as np
@@ -173,7 +174,7 @@ class Codec:
         out: ArrayState | None = None,
         metrics: TensorMetrics | None = None,
         base: Mapping[str, object] | None = None,
-    ) -> tuple[dict[str, bytes], dict[str, NDArray[Any]]]:
+    ) -> tuple[dict[str, bytes], dict[str, Values]]:
         """Compresses the arrays of a model: rules see their names, and budgets their sizes.
 
         >>> import fedplug, numpy as np
@@ -361,8 +362,8 @@ class Codec:
         return f"codec({str(self.encoder)!r})"
 
     def _bases(
-        self, base: Mapping[str, object], arrays: Mapping[str, NDArray[Any]], *, in_place: bool
-    ) -> list[NDArray[Any]]:
+        self, base: Mapping[str, object], arrays: Mapping[str, Values], *, in_place: bool
+    ) -> list[Values]:
         """Returns the base of each array. Raises ArgumentError unless it has one of its shape."""
         if in_place:
             raise ArgumentError(
@@ -432,7 +433,7 @@ class _Model:
         in_place: bool,
         out: ArrayState | None,
         metrics: TensorMetrics | None = None,
-        bases: Sequence[NDArray[Any]] | None = None,
+        bases: Sequence[Values] | None = None,
     ) -> tuple[Sequence[bytes], dict[str, NDArray[np.generic]]]:
         """See `Codec.encode_model`."""
         if type(round_num) is not int or not 0 <= round_num < _ROUNDS_END:
@@ -466,8 +467,8 @@ class _Model:
 
     def _nonnegative(
         self,
-        bases: Sequence[NDArray[Any]],
-        xs: Sequence[NDArray[Any]],
+        bases: Sequence[Values],
+        xs: Sequence[Values],
         before: Sequence[ArrayState],
         payloads: Sequence[bytes],
         after: Sequence[ArrayState],
@@ -551,7 +552,7 @@ class _Model:
                 raise NonFiniteError(f"array {name!r}: it holds a NaN or an infinity; leave this update out")
 
 
-def _is_negative(array: NDArray[Any]) -> bool:
+def _is_negative(array: Values) -> bool:
     """Returns whether an array has an element below zero."""
     return bool((array < 0).any())
 

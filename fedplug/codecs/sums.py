@@ -21,6 +21,7 @@ from fedplug.encoders.model.statistics import is_statistic
 from fedplug.errors import ArgumentError, ConfigError, NonFiniteError, PayloadError
 from fedplug.ops.device_array import DeviceArray, is_on_device
 from fedplug.registry.component import plain
+from fedplug.types import Values
 
 _R = TypeVar("_R")
 
@@ -202,7 +203,7 @@ class Sum(_WeightedSum):
             raise ArgumentError(f"the other sum is {theirs}, this one is {ours}")
         self._merge(other)
 
-    def value(self) -> NDArray[Any]:
+    def value(self) -> Values:
         """Returns a copy of the sum so far."""
         return self._values()[None]
 
@@ -309,11 +310,11 @@ class ModelSum(_WeightedSum):
             raise ArgumentError("the other sum is of arrays of other names, shapes or dtypes")
         self._merge(other)
 
-    def value(self, *, copy: bool = True) -> dict[str, NDArray[Any]]:
+    def value(self, *, copy: bool = True) -> dict[str, Values]:
         """Returns copies of the sums so far, by name; with ``copy=False`` the sums, which `add` changes."""
         return self._values(copy=copy)
 
-    def mean(self, *, out: Mapping[str, NDArray[np.generic]] | None = None) -> dict[str, NDArray[Any]]:
+    def mean(self, *, out: Mapping[str, NDArray[np.generic]] | None = None) -> dict[str, Values]:
         """Returns the sums divided by the sum of the weights, in their dtypes. See `like` for statistics.
 
         Args:

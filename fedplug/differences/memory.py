@@ -13,6 +13,7 @@ from fedplug.differences.arrays import decode_array, encode_array
 from fedplug.differences.models import decode_model, encode_model, require_places
 from fedplug.errors import ArgumentError
 from fedplug.kernels.foreign import read_array, require_names
+from fedplug.types import Values
 from fedplug.wire.message import MessageReader
 
 __all__ = ["DEFAULT_MAX_BYTES", "diff", "patch"]
@@ -58,7 +59,7 @@ def patch(
     *,
     max_bytes: float = ...,
     out: Mapping[str, NDArray[np.generic]] | None = ...,
-) -> dict[str, NDArray[Any]]: ...
+) -> dict[str, Values]: ...
 
 
 @overload

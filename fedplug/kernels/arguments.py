@@ -10,9 +10,10 @@ import reprlib
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from fedplug.errors import ArgumentError, DTypeError
+from fedplug.types import Values
 
 __all__ = ["real", "whole", "whole_numbers"]
 
@@ -49,7 +50,7 @@ def whole(name: str, value: Any, least: int = _LEAST, most: int = _MOST) -> int:
     return number
 
 
-def whole_numbers(name: str, values: object, dtype: DTypeLike) -> NDArray[Any]:
+def whole_numbers(name: str, values: object, dtype: DTypeLike) -> Values:
     """Returns whole numbers as an array. The same array if it has the dtype.
 
     Args:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 import fedplug._kernels as _kernels
 from fedplug.errors import ArgumentError
 from fedplug.kernels.arguments import whole
-from fedplug.types import Array, Scalar
+from fedplug.types import Array, Scalar, Values
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -40,7 +40,7 @@ def random_words(count: Array | int, first: Scalar, second: Scalar) -> NDArray[n
 
 def random_uniform(
     count: Array | int, first: Scalar, second: Scalar, dtype: DTypeLike = np.float32
-) -> NDArray[Any]:
+) -> Values:
     """Draws uniform numbers in ``[0, 1)`` from the words of :func:`random_words`.
 
     They are those of ``tf.random.stateless_uniform([count], seed=[first, second], dtype=dtype,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import fedplug._kernels as _kernels
 from fedplug.kernels.arguments import whole
-from fedplug.types import DType
+from fedplug.types import DType, Values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -118,7 +118,7 @@ def split_sparse_body(body: Array, elements: int) -> tuple[int, NDArray[np.uint8
 
 def read_entries(
     body: Array, elements: int, dtype: DType, *, form: IndexForm = "rice"
-) -> tuple[NDArray[Any], NDArray[np.int32]]:
+) -> tuple[Values, NDArray[np.int32]]:
     """Reads the entries of a body with uncompressed values, from untrusted bytes.
 
     One call for :func:`split_sparse_body`, :func:`finite_from_bytes` and :func:`decode_indices`, with the
@@ -202,7 +202,7 @@ def scatter_decode(
     *,
     size: int,
     out: Array | None = None,
-) -> NDArray[Any]:
+) -> Values:
     """Computes the dense sum of sparse payloads, as :func:`scatter_decode_add` adds them to +0 everywhere.
 
     Each element is written once, and receives its entries while it is in the cache. All indices are checked

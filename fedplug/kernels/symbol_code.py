@@ -20,7 +20,7 @@ def pack_symbols(symbols: Array, bits: Array | int) -> NDArray[np.uint8]:
     """Packs symbols of one byte each, the first in the lowest bits. Unused bits are 0.
 
     Args:
-        symbols: The symbols, below ``2**bits``. Any shape, n elements, uint8.
+        symbols: The symbols, below ``2**bits``. n elements in any shape, uint8.
         bits: Bits per symbol, 1 to 8.
 
     Returns:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fedplug.types import Array, OnNonFinite, Scalar
+    from fedplug.types import Array, OnNonFinite, Scalar, Values
 
 
 __all__ = [
@@ -34,7 +34,7 @@ def topk_residual(
     on_nonfinite: OnNonFinite = "error",
     out: tuple[Array, Array] | None = None,
     residual_out: Array | None = None,
-) -> tuple[NDArray[Any], NDArray[np.int32]]:
+) -> tuple[Values, NDArray[np.int32]]:
     """Selects the k largest entries of ``a = delta + residual``. The others stay in ``residual``.
 
     Selects the ``min(k, n)`` entries with the largest ``|a|``; of equal magnitudes, those with the lower
@@ -43,7 +43,7 @@ def topk_residual(
     with memory", NeurIPS 2018).
 
     Args:
-        delta: The update. Any shape, n elements, float32 or float64. Not changed.
+        delta: The update. n elements in any shape, float32 or float64. Not changed.
         residual: The residual of earlier rounds; n elements, the dtype of ``delta``. Updated in place unless
             ``residual_out`` is given. None means zeros, and needs ``residual_out``.
         k: Number of entries to select; 0 or more. More than n means all.
@@ -84,7 +84,7 @@ def grouped_topk_residual(
     on_nonfinite: OnNonFinite = "error",
     out: tuple[Array, Array] | None = None,
     residuals_out: Sequence[Array] | None = None,
-) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int64]]:
+) -> tuple[Values, NDArray[np.int32], NDArray[np.int64]]:
     """Selects as :func:`topk_residual` does, from a list of tensors, which are not concatenated.
 
     The list is one update: under ``"error"``, a sum that is not finite leaves all residuals unchanged.
@@ -136,7 +136,7 @@ def chunked_topk_residual(
     chunk: int,
     decay: Scalar = 1.0,
     residual_out: Array | None = None,
-) -> tuple[NDArray[Any], NDArray[np.int32]]:
+) -> tuple[Values, NDArray[np.int32]]:
     """Selects the ``k`` largest entries of every chunk of ``a = delta + decay * residual``.
 
     A chunk is ``chunk`` consecutive elements of the flattened ``a``. Order, ties and values are those of
@@ -146,7 +146,7 @@ def chunked_topk_residual(
     SparseLoCo", arXiv 2508.15706).
 
     Args:
-        delta: The update. Any shape, n elements, float32 or float64. Not changed.
+        delta: The update. n elements in any shape, float32 or float64. Not changed.
         residual: The residual of earlier rounds; n elements, the dtype of ``delta``. Updated in place unless
             ``residual_out`` is given. None means zeros, and needs ``residual_out``.
         k: Number of entries to select from each chunk, 0 or more.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
-    from fedplug.types import Array, Scalar, ValueForm
+    from fedplug.types import Array, Scalar, ValueForm, Values
 
 __all__ = [
     "ValueForm",
@@ -44,7 +44,7 @@ def encode_values(
     their sources.
 
     Args:
-        values: Finite values. Any shape, n elements, a floating dtype.
+        values: Finite values. n elements in any shape, a floating dtype.
         form: ``"float16"``, ``"bfloat16"``, ``"qsgd"``, ``"nearest"`` (the bytes of ``"qsgd"``, rounded to
             nearest), ``"sign"``, ``"codebook"``, ``"bounded"`` or ``"bfp"``.
         bits: Bits per level: 2 to 8 for ``"qsgd"`` and ``"bfp"``, 1 to 8 for ``"codebook"``, unused
@@ -141,7 +141,7 @@ def decode_values(
     block_size: int = 256,
     relative: float = 0.01,
     out: Array | None = None,
-) -> NDArray[Any]:
+) -> Values:
     """Decodes values from untrusted bytes that :func:`encode_values` wrote.
 
     Args:

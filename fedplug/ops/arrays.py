@@ -25,6 +25,7 @@ from fedplug.ops.dispatch import also_on
 from fedplug.ops.donation import place_for
 from fedplug.ops.spec import largest_finite
 from fedplug.ops.types import Array, Scalar, Spec
+from fedplug.types import Values
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -350,7 +351,7 @@ def segment_sum(x: Array, segments: Array, count: int) -> Array:
     return sums
 
 
-def _alike(*values: Any) -> tuple[NDArray[Any], ...]:
+def _alike(*values: Any) -> tuple[Values, ...]:
     """Gives Python numbers the dtype of the arrays beside them.
 
     Raises:

@@ -6,7 +6,7 @@ import itertools
 import sys
 import threading
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ from fedplug.ops.device_array import on_host
 from fedplug.ops.finite import all_finite
 from fedplug.ops.types import Spec
 from fedplug.registry.component import Description
+from fedplug.types import Values
 from fedplug.wire import message
 from fedplug.wire.message import Contents, Entry, version_of
 
@@ -41,7 +42,7 @@ LOSSLESS = "lossless"
 
 DEFAULT_KEEP_BYTES = 2**31
 
-Model = Mapping[str, NDArray[Any]]
+Model = Mapping[str, Values]
 
 
 class _Lossy(NamedTuple):
@@ -178,7 +179,7 @@ class Broadcaster:
         return None if self._state is None else self._state.version
 
     @property
-    def model(self) -> dict[str, NDArray[Any]]:
+    def model(self) -> dict[str, Values]:
         """The reference model of the newest version, read-only, as receivers of it hold it.
 
         Raises:

@@ -27,6 +27,7 @@ from fedplug.errors import (
 )
 from fedplug.ops.types import ArraySpec
 from fedplug.stores.base import ProcessState, StateStore
+from fedplug.types import Values
 from fedplug.wire.message import Contents, MessageReader, version_of
 
 __all__ = ["Receiver"]
@@ -103,11 +104,11 @@ class Receiver:
         return self._version
 
     @property
-    def model(self) -> dict[str, NDArray[Any]] | None:
+    def model(self) -> dict[str, Values] | None:
         """The model, read-only arrays by name. None before the first message."""
         return None if self._model is None else dict(self._model)
 
-    def apply(self, data: object) -> dict[str, NDArray[Any]]:
+    def apply(self, data: object) -> dict[str, Values]:
         """Brings the model to the version of a message.
 
         A message for the version that the receiver has, such as one delivered twice, changes nothing.
