@@ -122,7 +122,7 @@ def measure(
         for _ in range(rounds):
             numbers = chosen.sample(range(clients), cohort)
             if cold:
-                drop_from_cache(folder.rglob("*.segment"))
+                drop_from_cache(folder.glob("*.sqlite3"))
             times["read"].append(seconds(lambda: read(process, numbers, values)))  # noqa: B023
             last = process.last_round
             assert last is not None
@@ -144,7 +144,6 @@ def measure(
         "open": opening,
         "space": used / (clients * values * 4),
         "memory": after - before,
-        "index": sum(path.stat().st_size for path in folder.glob("index*")) / 2**20,
         "MB": cohort * values * 4 / 1e6,
     }
 
@@ -187,7 +186,6 @@ class Case(NamedTuple):
             f"{2 * found['MB'] / (found['read'] + found['commit']):,.0f} MB/s",
             f"{100 * ratio:.0f} %",
             f"{found['space']:.2f}",
-            f"{found['index']:,.1f} MiB",
             f"{found['memory']:+.0f} MiB",
         )
         line = f"| {' | '.join(cells)} |"
@@ -197,7 +195,7 @@ class Case(NamedTuple):
 
 HEAD = (
     "| clients | MB a state | in a round | open | read | commit | read and commit | of the disk's speed "
-    "| space / states | index | memory |\n|" + " ---: |" * 11
+    "| space / states | memory |\n|" + " ---: |" * 10
 )
 
 

@@ -25,7 +25,7 @@ EXIT_BROKEN_PIPE = 141
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns the exit code.
 
-    0: success. 1: `doctor`, `plugins check`, `store verify` or `store repair` found a failure. 2: an error,
+    0: success. 1: `doctor`, `plugins check` or `store verify` found a failure. 2: an error,
     one line on standard error (a traceback with ``--debug``). 130: interrupted. 141: the reader of the output
     closed it.
     """

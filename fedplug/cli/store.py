@@ -1,16 +1,15 @@
-"""``fedplug store show | verify | repair | copy | rewind STORE``: inspects, copies and repairs a store."""
+"""``fedplug store show | verify | copy | rewind STORE``: inspects and copies a store."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from fedplug.cli.arguments import Commands, Parser
 from fedplug.cli.terminal import printable, table
-from fedplug.errors import StoreError, StoreInUseError
+from fedplug.errors import CorruptStoreError, StoreError
 
 if TYPE_CHECKING:
     from fedplug.stores import ProcessState, StateStore
@@ -34,9 +33,7 @@ class _Facts(TypedDict):
 
 def add_parser(commands: Commands, common: Parser) -> None:
     """Adds the command and its actions."""
-    parser = commands.add_parser(
-        "store", help="inspect, copy and repair a client-state store", parents=[common]
-    )
+    parser = commands.add_parser("store", help="inspect and copy a client-state store", parents=[common])
     actions = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     def action(name: str, help: str, use: str = _UNUSED) -> Parser:
@@ -48,17 +45,12 @@ def add_parser(commands: Commands, common: Parser) -> None:
     show = action("show", "list the processes and their last rounds", "it may be in use")
     show.add_argument("--json", action="store_true", help="print a JSON list, with metadata and signatures")
     show.set_defaults(command=_show)
-    action("verify", "read everything and verify the checksums").set_defaults(command=_verify)
-    repair = action("repair", "rebuild a damaged index, and list what is lost")
-    repair.add_argument(
+    verify = action("verify", "read everything and verify the checksums", "it may be in use")
+    verify.add_argument(
         "--drop-damaged", action="store_true", help="drop damaged states; their clients start afresh"
     )
-    repair.set_defaults(command=_repair)
-    copy = action(
-        "copy",
-        "copy the last round, even while a training uses the store",
-        "it may be in use, unless a folder is copied to a URL",
-    )
+    verify.set_defaults(command=_verify)
+    copy = action("copy", "copy the last round, even while a training uses the store", "it may be in use")
     copy.add_argument("target", metavar="TARGET", help="a new folder for the copy, or the URL of a new store")
     copy.set_defaults(command=_copy)
     rewind = action("rewind", "roll back to an earlier round kept by keep_rounds=")
@@ -68,7 +60,7 @@ def add_parser(commands: Commands, common: Parser) -> None:
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    with _snapshot(arguments.store) as store:
+    with _open_to_read(arguments.store) as store:
         found = [_facts(name, store.open_process(name)) for name in store.processes()]
     if arguments.json:
         import json
@@ -89,35 +81,18 @@ def _show(arguments: argparse.Namespace) -> int:
 
 def _verify(arguments: argparse.Namespace) -> int:
     found: set[str] = set()
-    with _open_to_read(arguments.store) as store:
+    opened = _open_existing if arguments.drop_damaged else _open_to_read
+    with opened(arguments.store) as store:
         for name in store.processes():
             is_damaged = False
-            for damage in _damage(store, name):
+            for outcome, damage in _damage(store, name, drop=arguments.drop_damaged):
                 is_damaged = True
-                if damage not in found:  # processes share an index and its damage
+                if damage not in found:  # processes share a file and its damage
                     found.add(damage)
-                    print(f"fail  {printable(damage)}", flush=True)  # at once: a large store takes a while
+                    print(f"{outcome}  {printable(damage)}", flush=True)
             if not is_damaged:
                 print(f"ok    process {name!r}", flush=True)
     return _EXIT_FAILED if found else 0
-
-
-def _repair(arguments: argparse.Namespace) -> int:
-    from fedplug.stores.repair import repair_store
-
-    folder = arguments.store.removeprefix(_FOLDER)
-    if "://" in folder:
-        raise StoreError(
-            f"{folder}: only a store in a folder can be repaired; database servers have tools of their own"
-        )
-    report = repair_store(folder, drop_damaged=arguments.drop_damaged)
-    for line in report.done:
-        print(f"done  {printable(line)}")
-    for line in report.lost:
-        print(f"lost  {printable(line)}")
-    if not report.done and not report.lost:
-        print("ok    no damage")
-    return _EXIT_FAILED if report.lost else 0
 
 
 def _copy(arguments: argparse.Namespace) -> int:
@@ -168,7 +143,7 @@ def _open_existing(where: str) -> StateStore:
 
 
 def _open_to_read(where: str) -> StateStore:
-    """Opens a store to read states, also on a read-only disk; a folder must not be in use.
+    """Opens a store to read states, also on a read-only disk or while it is open elsewhere.
 
     Raises:
         StoreError: The store cannot be opened. See `_open_existing`.
@@ -178,25 +153,6 @@ def _open_to_read(where: str) -> StateStore:
 
     name = where.removeprefix(_FOLDER)
     return look_into(where if "://" in name else f"{_FOLDER}{name}")
-
-
-@contextmanager
-def _snapshot(where: str) -> Iterator[StateStore]:
-    """Opens a store to list processes and clients, even while it is open elsewhere.
-
-    Raises:
-        StoreError: The store cannot be opened. See `_open_existing`.
-    """
-    from fedplug.stores.copying import snapshot
-
-    try:
-        opened = _open_to_read(where)
-    except StoreInUseError:
-        with snapshot(where.removeprefix(_FOLDER)) as store:
-            yield store
-    else:
-        with opened:
-            yield opened
 
 
 def _facts(name: str, process: ProcessState) -> _Facts:
@@ -209,8 +165,19 @@ def _facts(name: str, process: ProcessState) -> _Facts:
     }
 
 
-def _damage(store: StateStore, name: str) -> Iterator[str]:
+def _damage(store: StateStore, name: str, *, drop: bool) -> Iterator[tuple[str, str]]:
+    """Yields the outcome and the description of each damage of a process: "fail", or "drop" if it is gone."""
+    from fedplug.stores.sqlite_process import SqliteProcess
+
     try:
-        yield from store.open_process(name).damage()
-    except StoreError as error:
-        yield str(error)
+        process = store.open_process(name)
+        if not drop:
+            yield from (("fail", damage) for damage in process.damage())
+        elif isinstance(process, SqliteProcess):
+            yield from (("drop", damage) for damage in process.drop_damaged())
+        else:
+            raise StoreError(
+                "only a store in a folder can drop states; database servers have their own tools"
+            )
+    except CorruptStoreError as error:
+        yield "fail", str(error)

@@ -7,7 +7,6 @@ then lost when the parent ends.
 from __future__ import annotations
 
 import ctypes
-import os
 import sqlite3
 import threading
 import weakref
@@ -29,10 +28,10 @@ class Connection(sqlite3.Connection):
         turn: The lock for threads that share the connection.
     """
 
-    def __init__(self, path: str | Path, **options: Any) -> None:
+    def __init__(self, path: str | Path, *, where: str | Path, **options: Any) -> None:
+        """Opens a file like `sqlite3.connect`. Errors name ``where``."""
         super().__init__(path, **options)
-        self._path = os.path.realpath(path)
-        self.turn = Turn(str(path))
+        self.turn = Turn(str(where))
         _open.add(self)
 
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
@@ -49,13 +48,6 @@ class Connection(sqlite3.Connection):
         if not self.turn.is_of_parent():
             super().close()
             _open.discard(self)
-
-    @staticmethod
-    def opened_here(path: Path) -> Connection | None:
-        """Returns this process's connection to a file, if there is one."""
-        same = os.path.realpath(path)
-        mine = (connection for connection in list(_open) if not connection.turn.is_of_parent())
-        return next((each for each in mine if each._path == same), None)
 
 
 def lock_for_forks() -> threading._RLock:

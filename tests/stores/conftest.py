@@ -13,8 +13,6 @@ sys.path.insert(0, str(HERE))
 OF_MANY_CRASHES = (
     "test_model",
     "test_sqlite_damage",
-    "test_sqlite_recovery",
-    "test_sqlite_repair",
     "test_sqlite_traces",
 )
 

@@ -25,13 +25,6 @@ def check_committed(folder, last_said):
     """Checks that a store of `fedplug.testing.rounds` holds the confirmed round or the next one, whole."""
     with SqliteStore(folder) as store:
         check_whole(store.open_process("p"), last_said)
-        referred = {row.segment for row in store._index.segments()}
-    assert {int(file.stem) for file in (folder / "segments").glob("*.segment")} == referred
-
-
-def files_of(folder):
-    """Returns the content of every file, by path."""
-    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def flip(path, byte, bit=0):

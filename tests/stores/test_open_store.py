@@ -13,7 +13,6 @@ from fedplug.errors import ConfigError, UnknownNameError
 from fedplug.stores import open_store
 from fedplug.stores.copying import copy_store
 from fedplug.stores.memory import MemoryStore
-from fedplug.stores.repair import repair_store
 from fedplug.stores.rules import absolute
 from fedplug.stores.sqlite import SqliteStore
 from fedplug.testing.rounds import round_of
@@ -24,13 +23,13 @@ PAGE = (Path(__file__).parents[2] / "docs" / "stages.md").read_text(encoding="ut
 def test_an_absolute_path_has_four_slashes(tmp_path):
     with open_store(f"sqlite:///{tmp_path}/a/b") as store:
         assert isinstance(store, SqliteStore)
-    assert (tmp_path / "a" / "b" / "index.sqlite3").is_file()
+    assert (tmp_path / "a" / "b" / "state.sqlite3").is_file()
 
 
 def test_a_relative_path_has_three_slashes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     open_store("sqlite:///runs/digits").close()
-    assert (tmp_path / "runs" / "digits" / "index.sqlite3").is_file()
+    assert (tmp_path / "runs" / "digits" / "state.sqlite3").is_file()
 
 
 def test_every_memory_store_is_new():
@@ -102,7 +101,6 @@ def test_what_was_looked_into_and_copied_is_the_store_of_that_moment(tmp_path, m
     with fedplug.open_store("sqlite:///state") as store:
         store.open_process("p", {}).commit(0, **round_of(0, "ab"))
         copy_store("state", "copy")
-    repair_store("copy")
     with fedplug.stores.look_into("sqlite:///copy") as store:
         monkeypatch.chdir("/")
         assert store.open_process("p").client_ids() == ["a", "b"]

@@ -1,201 +1,142 @@
-"""Damaged files are named, and what was in them is neither returned nor replaced."""
+"""Damage to a store's file is noticed and named, and costs no other client's state."""
 
-import contextlib
 import random
-import re
+import shutil
 import sqlite3
 
-import numpy as np
 import pytest
-from stored import flip
+from stored import flip, values
 
 from fedplug.errors import CorruptStoreError, StoreError
-from fedplug.stores.sqlite import SqliteStore
+from fedplug.stores import parts
+from fedplug.stores.sqlite import FILE, SqliteStore
 from fedplug.testing.rounds import round_of
-
-CLIENTS = ["a", "b", "c"]
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """A closed store whose one segment holds three clients and the server, in this order."""
-    with SqliteStore(tmp_path / "s") as store:
-        store.open_process("p", {"k": 1}).commit(3, **round_of(3, CLIENTS))
+    """Rounds 0 to 2 of "abc", "a" and "b", all of them kept."""
+    with SqliteStore(tmp_path / "s", keep_rounds=3) as store:
+        process = store.open_process("p", {})
+        for number, clients in enumerate(["abc", "a", "b"]):
+            process.commit(number, **round_of(number, clients))
     return tmp_path / "s"
 
 
-@pytest.fixture
-def segment(folder):
-    (path,) = (folder / "segments").iterdir()
-    return path
-
-
-def open_process(store):
-    return store.open_process("p", {"k": 1})
-
-
-def damaged_owners(process):
-    """Reads everything; returns the messages by owner, and checks that all else is intact."""
-    messages = {}
-    for client in CLIENTS:
-        try:
-            assert process.read_clients([client])[client]["w"].tolist() == [3.0] * 100
-        except CorruptStoreError as error:
-            messages[f"client '{client}'"] = str(error)
-    try:
-        assert process.read_server()["w"].tolist() == [3.0] * 100
-    except CorruptStoreError as error:
-        messages["server state"] = str(error)
-    return messages
-
-
-def test_a_flipped_bit_anywhere_in_a_segment_is_noticed_and_named(folder, segment):
-    pristine = segment.read_bytes()
-    with SqliteStore(folder) as store:
-        process = open_process(store)
-        starts = [entry.extent.position for entry in store._index.entries("p")]
-        end = 2 * starts[3] - starts[2]  # where the note begins
-        owners = ["client 'a'", "client 'b'", "client 'c'", "server state"]
-        for bit in range(0, 8 * len(pristine), 5):
-            flip(segment, *divmod(bit, 8))
-            with pytest.raises(CorruptStoreError, match=re.escape(str(segment))):
-                process.verify()
-            if bit % 25 == 0:
-                messages = damaged_owners(process)
-                if bit < 8 * 64:
-                    assert set(messages) == set(owners)
-                elif bit >= 8 * end:
-                    assert messages == {}
-                else:
-                    hit = sum(bit >= 8 * start for start in starts) - 1
-                    place = (
-                        f"process 'p', {owners[hit]}, round 3: {segment} is corrupt at offset {starts[hit]}"
-                    )
-                    assert set(messages) == {owners[hit]}
-                    assert place in messages[owners[hit]]
-            segment.write_bytes(pristine)
-        process.verify()
-
-
-@pytest.mark.parametrize("kept", [0, 10, 63, 64, 65, 700, 1200])
-def test_a_truncated_segment_is_noticed_and_named(folder, segment, kept):
-    segment.write_bytes(segment.read_bytes()[:kept])
-    with SqliteStore(folder) as store:
-        process = open_process(store)
-        with pytest.raises(CorruptStoreError, match=re.escape(str(segment))):
-            process.verify()
-        messages = damaged_owners(process)
-        assert "server state" in messages  # it lies last
-        assert all("\n" not in message for message in messages.values())
-
-
-@pytest.mark.parametrize("kept", [-64, -1])
-def test_a_truncated_note_is_noticed_and_costs_no_state(folder, segment, kept):
-    segment.write_bytes(segment.read_bytes()[:kept])
-    with SqliteStore(folder) as store:
-        process = open_process(store)
-        with pytest.raises(CorruptStoreError, match=re.escape(str(segment))):
-            process.verify()
-        assert damaged_owners(process) == {}
-
-
-def test_a_missing_segment_is_noticed_and_named(folder, segment):
-    segment.unlink()
-    with SqliteStore(folder) as store:
-        messages = damaged_owners(open_process(store))
-    assert len(messages) == 4
-    assert all(f"{segment} is corrupt" in message and "missing" in message for message in messages.values())
-
-
-def test_other_clients_continue_and_a_damaged_client_is_never_copied(folder, segment):
-    flip(segment, 64 + 10)
-    for number in range(4, 8):
-        with SqliteStore(folder) as store:
-            process = open_process(store)
-            process.commit(number, **round_of(number, ["b", "c"]))
-            assert process.read_clients(["b", "c"])["b"]["w"][0] == number
-            with pytest.raises(CorruptStoreError, match="client 'a', round 3"):
-                process.read_clients(["a", "b"])
-    assert segment.exists()
-
-
-def test_a_flipped_bit_anywhere_in_the_index_is_noticed_or_changes_nothing(folder):
-    index = folder / "index.sqlite3"
-    pristine = index.read_bytes()
-    used = [i for i, byte in enumerate(pristine) if byte]
-    errors = []
-    for place in random.Random(0).sample(used, min(len(used), 300)):
-        index.write_bytes(pristine)
-        flip(index, place, place % 8)
-        try:
-            with SqliteStore(folder) as store:
-                process = open_process(store)
-                assert process.last_round == 3
-                assert process.metadata == {"round": 3}
-                assert process.client_ids() == CLIENTS
-                errors += damaged_owners(process).values()
-        except StoreError as error:
-            errors.append(str(error))
-    assert len(errors) > 100
-    for message in errors:
-        assert str(index) in message
-        assert "\n" not in message
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"not a database" * 100, ""),
-        (b"SQLite format 3\0" + bytes(84), ""),
-        (b"x", ""),
-        (b"", ".*is empty, but the store is not"),
-    ],
-)
-def test_an_index_that_is_no_sqlite_file_is_an_error_and_is_left_alone(folder, segment, content, message):
-    index = folder / "index.sqlite3"
-    index.write_bytes(content)
-    with pytest.raises(StoreError, match=re.escape(str(index)) + message):
-        SqliteStore(folder)
-    assert index.read_bytes() == content
-    assert segment.exists()
-
-
-@pytest.mark.parametrize("table", ["blobs", "segments"])
-def test_a_segment_that_a_damaged_row_named_is_not_taken_for_garbage(folder, segment, table):
-    database = sqlite3.connect(folder / "index.sqlite3")
-    database.execute(f"UPDATE {table} SET segment = 7")
-    database.commit()
+def change(folder, *statements):
+    """Executes SQL with SQLite's checks off."""
+    database = sqlite3.connect(folder / FILE, isolation_level=None)
+    database.execute("PRAGMA writable_schema = ON")
+    for statement in statements:
+        database.execute(statement)
     database.close()
-    with pytest.raises(CorruptStoreError, match="fails its checksum"), SqliteStore(folder) as store:
-        open_process(store).read_clients(["a"])
-    assert segment.exists()
 
 
-def test_a_client_that_one_of_the_two_trees_has_lost_is_not_taken_for_new(folder):
-    index, hidden = folder / "index.sqlite3", "FROM sqlite_schema WHERE name = 'blobs_by_owner'"
-    with contextlib.closing(sqlite3.connect(index)) as database:
-        database.execute("PRAGMA writable_schema = ON")
-        (tree,) = database.execute(f"SELECT * {hidden}").fetchall()
-        database.execute(f"DELETE {hidden}")
-        database.commit()
-    with contextlib.closing(sqlite3.connect(index)) as database:
-        database.execute("DELETE FROM blobs WHERE owner = 'client:a'")
-        database.execute("PRAGMA writable_schema = ON")
-        database.execute("INSERT INTO sqlite_schema VALUES (?, ?, ?, ?, ?)", tree)
-        database.commit()
+def damage(folder, owner, number):
+    change(folder, f"UPDATE states SET checksum = checksum + 1 WHERE owner = '{owner}' AND round = {number}")
+
+
+def test_a_flipped_bit_anywhere_is_noticed_or_changes_nothing(folder, tmp_path):
+    positions = random.Random(0)
+    size = (folder / FILE).stat().st_size
+    noticed = 0
+    for position in (*range(100), *(positions.randrange(100, size) for _ in range(400))):
+        damaged = tmp_path / "damaged"
+        shutil.copytree(folder, damaged)
+        flip(damaged / FILE, position, positions.randrange(8))
+        try:
+            with SqliteStore(damaged) as store:
+                process = store.open_process("p", {})
+                found = (process.last_round, process.metadata, values(process), process.read_server()["w"][0])
+                process.verify()
+            assert found == (2, {"round": 2}, {"a": 1, "b": 2, "c": 0}, 2)
+        except StoreError:
+            noticed += 1
+        shutil.rmtree(damaged)
+    assert noticed > 20
+
+
+@pytest.mark.parametrize("kept", [0.3, 0.6, 0.9])
+def test_a_truncated_file_is_noticed(folder, kept):
+    content = (folder / FILE).read_bytes()
+    (folder / FILE).write_bytes(content[: int(kept * len(content))])
+    with (
+        pytest.raises(CorruptStoreError, match="restore the store from a copy"),
+        SqliteStore(folder) as store,
+    ):
+        store.open_process("p", {}).verify()
+
+
+def test_a_file_that_is_no_database_is_an_error_and_is_left_alone(folder):
+    (folder / FILE).write_bytes(b"no database" * 1000)
+    with pytest.raises(CorruptStoreError, match="is corrupt or not a fedplug store"):
+        SqliteStore(folder)
+    assert (folder / FILE).read_bytes() == b"no database" * 1000
+
+
+@pytest.mark.parametrize("lost", ["DELETE FROM states WHERE owner = 'client:c'", "DELETE FROM states"])
+def test_a_client_that_one_of_the_two_trees_has_lost_is_not_taken_for_new(folder, lost):
+    index = "name = 'states_by_owner'"
+    change(folder, "CREATE TABLE aside AS SELECT * FROM sqlite_master WHERE " + index)
+    change(folder, "DELETE FROM sqlite_master WHERE " + index)
+    change(folder, lost, "INSERT INTO sqlite_master SELECT * FROM aside")
     with SqliteStore(folder) as store:
-        process = open_process(store)
-        assert process.read_clients(["b", "new"]).keys() == {"b"}
-        for look in (lambda: process.read_clients(["a"]), process.client_ids, process.verify):
-            with pytest.raises(CorruptStoreError, match=re.escape(str(index))):
-                look()
+        process = store.open_process("p")
+        for use in (lambda: process.read_clients(["c"]), process.client_ids, process.verify):
+            with pytest.raises(CorruptStoreError, match=r"trees disagree|wrong # of entries"):
+                use()
 
 
-def test_blobs_larger_than_a_page_are_checked_to_the_last_byte(tmp_path):
+def test_a_damaged_state_is_named_and_the_other_clients_continue(folder):
+    damage(folder, "client:b", 2)
+    with SqliteStore(folder, keep_rounds=3) as store:
+        process = store.open_process("p")
+        named = (
+            r"process 'p', client 'b', round 2: .* part 0 of the state's 1 is missing or fails its checksum"
+        )
+        with pytest.raises(CorruptStoreError, match=named):
+            process.read_clients(["a", "b"])
+        process.commit(3, **round_of(3, ["a", "c"]))
+        assert process.read_clients(["a", "c"])["c"]["w"][0] == 3
+        assert [line.split(":")[0] for line in process.damage()] == ["process 'p', client 'b', round 2"]
+
+
+def test_a_client_whose_newest_state_is_damaged_is_dropped_on_request(folder):
+    damage(folder, "client:b", 2)
+    with SqliteStore(folder, keep_rounds=3) as store:
+        process = store.open_process("p")
+        (dropped,) = process.drop_damaged()
+        assert "client 'b', round 2" in dropped
+        process.verify()
+        assert values(process) == {"a": 1, "c": 0}
+        assert process.kept_rounds() == [0, 1, 2]
+        assert process.drop_damaged() == []
+
+
+@pytest.mark.parametrize("owner", ["client:a", "server"])
+def test_damage_in_an_older_round_costs_the_rounds_that_need_it_and_no_newer_state(folder, owner):
+    damage(folder, owner, 0)
+    with SqliteStore(folder, keep_rounds=3) as store:
+        process = store.open_process("p")
+        assert len(process.drop_damaged()) == 1
+        process.verify()
+        assert values(process) == {"a": 1, "b": 2, "c": 0}
+        assert process.kept_rounds() == [1, 2]
+
+
+def test_a_damaged_server_state_is_never_dropped(folder):
+    damage(folder, "server", 2)
+    with SqliteStore(folder) as store:
+        process = store.open_process("p")
+        with pytest.raises(CorruptStoreError, match="server state, round 2"):
+            process.drop_damaged()
+        assert values(process) == {"a": 1, "b": 2, "c": 0}
+
+
+def test_states_larger_than_a_part_are_checked_to_the_last_byte(tmp_path):
     with SqliteStore(tmp_path / "s") as store:
-        process = store.open_process("p", {})
-        process.commit(0, client_states={}, server_state={"w": np.ones(300_001, np.uint8)})
-        (segment,) = (tmp_path / "s" / "segments").iterdir()
-        flip(segment, segment.read_bytes().index(bytes([1] * 300_001)) + 300_000)
-        with pytest.raises(CorruptStoreError):
-            process.read_server()
+        states = round_of(0, ["a"], size=parts.SIZE // 4)
+        store.open_process("p", {}).commit(0, **states)
+    change(tmp_path / "s", "DELETE FROM states WHERE owner = 'client:a' AND part = parts - 1")
+    with SqliteStore(tmp_path / "s") as store, pytest.raises(CorruptStoreError, match="client 'a', round 0"):
+        store.open_process("p").read_clients(["a"])

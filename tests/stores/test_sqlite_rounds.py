@@ -1,17 +1,13 @@
-"""Going back in a store on disk, also when the process dies meanwhile; and the frozen format of stores."""
+"""Going back in a store on disk, and the frozen format of stores."""
 
-import os
 import pathlib
 import shutil
-import subprocess
-import sys
 
 import pytest
 from stored import values
 
 from fedplug.errors import ConfigError, StoreError
 from fedplug.stores import open_store
-from fedplug.stores.repair import repair_store
 from fedplug.stores.sqlite import SqliteStore
 from fedplug.testing.rounds import round_of
 
@@ -54,8 +50,6 @@ def test_rounds_are_removed_with_their_space_by_a_commit_and_not_by_an_opening(f
         with pytest.raises(StoreError, match="round 4 of process 'p' is not kept; kept are: 5"):
             process.rewind(4)
         assert values(process) == {"a": 4, "b": 5, "late": 4}
-        process.commit(6, **round_of(6, ["a", "b", "late"]))
-    assert len(list((folder / "segments").iterdir())) == 1
 
 
 def test_a_failed_commit_removes_no_round(folder):
@@ -66,29 +60,6 @@ def test_a_failed_commit_removes_no_round(folder):
         assert process.kept_rounds() == [2, 3, 4]
         process.rewind(2)
         assert values(process) == {"a": 2, "b": 1}
-
-
-@pytest.mark.parametrize(("call", "count"), [("fsync", 1), ("fsync", 2), ("unlink", 1)])
-def test_going_back_and_dying_leaves_the_one_round_or_the_other(folder, call, count):
-    program = (
-        "import sys, stored; from fedplug.stores.sqlite import SqliteStore\n"
-        "process = SqliteStore(sys.argv[1], keep_rounds=3).open_process('p')\n"
-        "stored.die_at(int(sys.argv[3]), sys.argv[2])\n"
-        "process.rewind(2); print('went through')"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program, folder, call, str(count)],
-        env={**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).parent)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stdout, done.stderr) in ((-9, "", ""), (0, "went through\n", ""))
-    with SqliteStore(folder, keep_rounds=3) as store:
-        process = store.open_process("p")
-        process.verify()
-        expected = {2: {"a": 2, "b": 1}, 4: {"a": 4, "b": 3, "late": 4}}
-        assert values(process) == expected[process.last_round]
 
 
 def test_the_option_is_part_of_the_url_and_of_the_config(tmp_path):
@@ -117,11 +88,3 @@ def test_a_store_of_format_1_opens_and_continues(tmp_path):
         process.rewind(5)
         assert values(process) == {"a": 5, "b": 4, "c": 3, "d": 4}
         process.verify()
-
-
-def test_a_store_of_format_1_is_repaired(tmp_path):
-    shutil.copytree(FORMAT_1, tmp_path / "s")
-    (tmp_path / "s" / "index.sqlite3").unlink()
-    assert repair_store(tmp_path / "s").lost == []
-    with SqliteStore(tmp_path / "s") as store:
-        assert values(store.open_process("p", {"fraction": 0.01})) == {"a": 5, "b": 4, "c": 3, "d": 4}

@@ -72,7 +72,7 @@ def test_a_crash_anywhere_leaves_the_last_round_or_the_next_one_whole(trace, tmp
     states = list(seen.values())
     for number, (said, files) in enumerate(source.sample(states, min(CRASHES, len(states)))):
         folder = tmp_path / str(number)
-        (folder / "segments").mkdir(parents=True)
+        folder.mkdir()
         lay_out(folder, files)
         if said:
             check_committed(folder, int(said[-1]))

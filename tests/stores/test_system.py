@@ -1,4 +1,4 @@
-"""Stores on POSIX systems and on Windows, and on file systems without locks or fsync."""
+"""Stores on POSIX systems and on Windows, and on file systems without fsync."""
 
 import contextlib
 import errno
@@ -15,8 +15,7 @@ from fedplug.errors import StoreError
 from fedplug.stores import system
 from fedplug.stores.copying import copy_store
 from fedplug.stores.files import whole_file, whole_folder
-from fedplug.stores.repair import repair_store
-from fedplug.stores.sqlite import INDEX, SqliteStore
+from fedplug.stores.sqlite import SqliteStore
 from fedplug.testing.rounds import round_of
 
 
@@ -56,19 +55,17 @@ def test_a_file_and_a_folder_appear_whole(tmp_path, either):
     assert sorted(os.listdir(tmp_path)) == ["file", "folder"]
 
 
-def test_a_store_works_is_copied_while_it_is_open_and_repaired(tmp_path, either):
+def test_a_store_works_and_is_copied_while_it_is_open(tmp_path, either):
     with SqliteStore(tmp_path / "s", keep_rounds=2) as store:
         process = store.open_process("p", {})
         for number in range(4):
             process.commit(number, **round_of(number, ["a", "b"]))
         copy_store(tmp_path / "s", tmp_path / "copy")
         process.rewind(2)
-    (tmp_path / "s" / INDEX).write_bytes(b"damaged")
-    repair_store(tmp_path / "s")
     for folder, number in (("s", 2), ("copy", 3)):
         with SqliteStore(tmp_path / folder) as store:
             assert store.open_process("p").last_round == number
-        SqliteStore(tmp_path / folder, read_only=True).close()
+        SqliteStore(tmp_path / folder, looking=True).close()
 
 
 def test_the_commands_on_stores_and_differences_work_on_windows(tmp_path):
@@ -109,11 +106,10 @@ def test_a_file_that_stays_open_on_windows_is_an_error_and_nothing_is_left(tmp_p
     assert os.listdir(tmp_path) == ["out"]
 
 
-@pytest.mark.parametrize("name", ["fcntl.flock", "os.fsync"])
-def test_a_file_system_without_locks_or_fsync_is_named_when_a_store_is_opened(tmp_path, monkeypatch, name):
+def test_a_file_system_without_fsync_is_named_when_a_store_is_opened(tmp_path, monkeypatch):
     def fail(*_):
         raise OSError(errno.ENOTSUP, "Operation not supported")
 
-    monkeypatch.setattr(name, fail)
-    with pytest.raises(StoreError, match=r"(locked|fsync fails): Operation not supported; .* disk"):
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(StoreError, match=r"fsync fails: Operation not supported; .* disk"):
         SqliteStore(tmp_path / "s")

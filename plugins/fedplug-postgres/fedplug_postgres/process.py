@@ -12,20 +12,22 @@ from typing import Any
 from fedplug.errors import CorruptStoreError, StoreError
 from fedplug.stores import ProcessState, blob, rules
 from fedplug.stores.base import Json, State, Tensors
-from fedplug.stores.rows import SERVER, client_owner
+from fedplug.stores.parts import SERVER, Part, client_owner, encoded, joined
 from fedplug.stores.turns import in_turn, refuse_copies
 from fedplug_postgres.connection import Cursor
-from fedplug_postgres.parts import COLUMNS, TYPES, Part, cut, joined
 from fedplug_postgres.schema import digest
 from fedplug_postgres.session import InDoubtError, Session
 
 __all__ = ["PostgresProcess"]
 
+_COLUMNS = "process, owner, name, round, part, parts, checksum, data"
+_TYPES = ("bytea", "bytea", "bytea", "int8", "int4", "int4", "int8", "bytea")
+_REMEDY = "restore the database from a backup, or start a new store"
 _NEWEST = (
-    f"SELECT {COLUMNS} FROM state AS one WHERE process = %s AND owner = ANY(%s) AND round = "
+    f"SELECT {_COLUMNS} FROM state AS one WHERE process = %s AND owner = ANY(%s) AND round = "
     "(SELECT max(round) FROM state WHERE process = one.process AND owner = one.owner) ORDER BY owner, part"
 )
-_ALL = f"SELECT {COLUMNS} FROM state WHERE process = %s ORDER BY owner, round, part"
+_ALL = f"SELECT {_COLUMNS} FROM state WHERE process = %s ORDER BY owner, round, part"
 # This deletes the states that the rounds from %s to %s replaced.
 _LET_GO = (
     "DELETE FROM state AS old USING state AS new WHERE new.process = %s AND new.round BETWEEN %s AND %s "
@@ -108,11 +110,11 @@ class PostgresProcess(ProcessState):
         number, text = rules.check_commit(self._process_id, last, round_num, client_states, metadata)
         try:
             with self._session.transaction() as cursor:
-                with cursor.copy(f"COPY state ({COLUMNS}) FROM STDIN (FORMAT BINARY)") as copy:
-                    copy.set_types(TYPES)
-                    for owner, document in _encoded(client_states, server_state):
-                        for part in cut(self._process_id, owner, number, document):
-                            copy.write_row(part)
+                with cursor.copy(f"COPY state ({_COLUMNS}) FROM STDIN (FORMAT BINARY)") as copy:
+                    copy.set_types(_TYPES)
+                    for part in encoded(self._process_id, number, client_states, server_state):
+                        _, owner, *rest = part
+                        copy.write_row((self._key, digest(owner), owner.encode(), *rest))
                 cursor.execute("INSERT INTO round VALUES (%s, %s, %s)", (self._key, number, text))
                 self._set_round(cursor, number, text)
                 self._let_go_of_rounds_before(cursor, number - self._keep_rounds + 1)
@@ -147,18 +149,18 @@ class PostgresProcess(ProcessState):
         """Reads everything and returns one line for each damage. See `ProcessState.damage`."""
         owners, damage = set(), []
         with self._parts(_ALL, self._key) as rows:
-            for _, group in itertools.groupby(rows, lambda part: (part.owner, part.round)):
-                parts = list(group)
-                owner = parts[0].name.decode(errors="replace")
+            for (key, _), group in itertools.groupby(rows, lambda row: (row[0], row[1].round)):
+                parts = [part for _, part in group]
+                owner = parts[0].owner if digest(parts[0].owner) == key else "(its name is damaged)"
                 owners.add(owner)
                 try:
-                    joined(self._process_id, owner, parts, self._session.where)
+                    joined(self._process_id, owner, parts, self._session.where, _REMEDY)
                 except CorruptStoreError as error:
                     damage.append(str(error))
         if self.last_round is not None and SERVER not in owners:
             damage.append(
                 f"process {self._process_id!r}: {self._session.where} is corrupt: there is a round, but no "
-                "server state; restore the database from a backup, or start a new store"
+                f"server state; {_REMEDY}"
             )
         return iter(damage)
 
@@ -170,14 +172,16 @@ class PostgresProcess(ProcessState):
     def _read(self, owners: list[str]) -> Iterator[tuple[str, State]]:
         asked = {digest(owner): owner for owner in owners}
         with self._parts(_NEWEST, self._key, list(asked)) as rows:
-            for key, group in itertools.groupby(rows, lambda part: part.owner):
-                document = joined(self._process_id, asked[key], list(group), self._session.where)
+            for key, group in itertools.groupby(rows, lambda row: row[0]):
+                parts = [part for _, part in group]
+                document = joined(self._process_id, asked[key], parts, self._session.where, _REMEDY)
                 yield asked[key], blob.decode(document)
 
     @contextmanager
-    def _parts(self, query: str, *values: object) -> Iterator[Iterator[Part]]:
-        """Yields the rows of a query; after an error it reads the rest, to free the connection."""
-        rows = map(Part._make, self._session.rows(query, *values))
+    def _parts(self, query: str, *values: object) -> Iterator[Iterator[tuple[bytes, Part]]]:
+        """Yields each row's digest of the owner, and its part. Reads all rows, to free the connection."""
+        found = self._session.rows(query, *values)
+        rows = ((row[1], Part(self._process_id, row[2].decode(errors="replace"), *row[3:])) for row in found)
         try:
             yield rows
         finally:
@@ -210,9 +214,3 @@ class PostgresProcess(ProcessState):
                 f"round {number} of process {self._process_id!r} was not reached: {error}; the last round is "
                 "intact"
             ) from error
-
-
-def _encoded(client_states: Mapping[str, Tensors], server_state: Tensors) -> Iterator[tuple[str, bytes]]:
-    for client, state in client_states.items():
-        yield client_owner(client), blob.encode(state, client_owner(client))
-    yield SERVER, blob.encode(server_state, SERVER)
