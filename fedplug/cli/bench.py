@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedplug.cli.arguments import Commands, Parser
 from fedplug.cli.terminal import printable, table
@@ -15,7 +15,6 @@ from fedplug.errors import ConfigError, FedplugError, UnknownNameError
 
 if TYPE_CHECKING:
     from fedplug.diagnostics.bench import EncoderFigures
-    from fedplug.diagnostics.executions import AnyExecution
     from fedplug.diagnostics.updates import Update
 
 __all__ = ["add_parser"]
@@ -24,6 +23,7 @@ Found = tuple["Update", "Sequence[EncoderFigures]"]
 """An update, and its figures."""
 
 _ELEMENTS = 1_000_000
+_THREADS = "FEDPLUG_NUM_THREADS"
 
 
 def add_parser(commands: Commands, common: Parser) -> None:
@@ -36,8 +36,9 @@ def add_parser(commands: Commands, common: Parser) -> None:
         metavar="FILE | ENCODER",
         nargs="*",
         help=".safetensors, .npy or .npz files with an update, or folders or indices of checkpoints "
-        "(default: random numbers; .pt, .h5 and others cannot be read), and expressions such as "
-        "'topk(0.01) | qsgd(8)' (default: a selection)",
+        "(default: random numbers; .pt, .h5 and others cannot be read); expressions such as "
+        "'topk(0.01) | qsgd(8)'; and the peers zstd, blosc2, zfpy and torch (default: a selection, and the "
+        "installed peers)",
     )
     parser.add_argument(
         "--update",
@@ -63,6 +64,12 @@ def add_parser(commands: Commands, common: Parser) -> None:
         help="number of rounds to encode the same update, carrying error feedback over; default: %(default)s",
     )
     parser.add_argument(
+        "--threads",
+        metavar="N",
+        type=int,
+        help="number of threads; default: FEDPLUG_NUM_THREADS, or all cores",
+    )
+    parser.add_argument(
         "--tensorflow", action="store_true", help="run the encoders in TensorFlow graphs instead of NumPy"
     )
     parser.add_argument(
@@ -77,24 +84,26 @@ def add_parser(commands: Commands, common: Parser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from fedplug.diagnostics import bench, executions, rate_distortion
+    from fedplug.diagnostics import bench, rate_distortion
 
+    if arguments.threads is not None:
+        _set_threads(arguments.threads)
     bench.check_rounds(arguments.rounds)  # before the measurements, which take a while
     if arguments.plot:
         rate_distortion.require(arguments.plot)
     updates = _updates(arguments)
     if arguments.plot and len(updates) > 1:
         raise ConfigError(f"--plot draws one update, and there are {len(updates)}")
-    run: Callable[..., AnyExecution] = executions.CodecExecution
-    if arguments.tensorflow:
-        run = executions.TensorFlowExecution
-    encoders = [each for each in arguments.what if not _is_path(each)] or bench.ENCODERS
+    executions = _executions(arguments)
     for update in updates:
-        for name in encoders:
-            run(name, update.arrays)
+        for name, execution in executions.items():
+            execution(name, update.arrays)
     found = []
     for number, update in enumerate(updates):
-        measured = (bench.measure(each, update, rounds=arguments.rounds, execution=run) for each in encoders)
+        measured = (
+            bench.measure(name, update, rounds=arguments.rounds, execution=execution)
+            for name, execution in executions.items()
+        )
         if arguments.json:
             figures = list(measured)
         else:
@@ -107,6 +116,22 @@ def _run(arguments: argparse.Namespace) -> int:
         if not arguments.json:
             print(f"\n{arguments.plot}: bytes per element against error")
     return 0
+
+
+def _set_threads(count: int) -> None:
+    """Starts the threads of the kernels, which read their number once."""
+    import fedplug.kernels as kernels
+
+    before = os.environ.get(_THREADS)
+    os.environ[_THREADS] = str(count)
+    try:
+        found = kernels.num_threads()
+    finally:
+        del os.environ[_THREADS]
+        if before is not None:
+            os.environ[_THREADS] = before
+    if found != count:
+        raise ConfigError(f"this process has {found} kernel threads; they cannot change")
 
 
 def _is_path(text: str) -> bool:
@@ -137,11 +162,23 @@ def _updates(arguments: argparse.Namespace) -> list[Update]:
     return found or [updates.random_update(_ELEMENTS)]
 
 
+def _executions(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Returns the classes that execute the wanted encoders and peers, by name."""
+    from fedplug.diagnostics import bench, executions
+
+    own = executions.TensorFlowExecution if arguments.tensorflow else executions.CodecExecution
+    wanted = [each for each in arguments.what if not _is_path(each)]
+    if not wanted:
+        wanted = [*bench.ENCODERS, *([] if arguments.tensorflow else executions.installed_peers())]
+    return {each: executions.PeerExecution if each in executions.PEERS else own for each in wanted}
+
+
 def _print(
     arguments: argparse.Namespace, update: Update, measured: Iterator[EncoderFigures], *, is_first: bool
 ) -> list[EncoderFigures]:
     import fedplug
     from fedplug.diagnostics.environment import environment
+    from fedplug.diagnostics.executions import PEERS
     from fedplug.diagnostics.updates import some_names
     from fedplug.encoders.model.statistics import is_statistic
 
@@ -175,7 +212,8 @@ def _print(
         "half the interquartile range."
     )
     for each in figures:
-        if each.nmse > 1 and fedplug.encoder(each.encoder).capabilities.unbiased:
+        is_ours = each.encoder not in PEERS
+        if is_ours and each.nmse > 1 and fedplug.encoder(each.encoder).capabilities.unbiased:
             print(
                 f"{each.encoder}: the NMSE is the variance of an unbiased encoder, which averages out: it is "
                 "N times smaller over N rounds (--rounds N)."

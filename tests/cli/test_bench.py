@@ -4,14 +4,31 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
+import subprocess
+import sys
+import zlib
 
 import numpy as np
 import pytest
 import safetensors.numpy
 
 from fedplug.cli import main
-from fedplug.diagnostics import bench
+from fedplug.diagnostics import bench, executions
+
+
+class Zstandard:
+    """The part of the package zstandard that the peer uses, with zlib."""
+
+    class ZstdCompressor:
+        def __init__(self, threads):
+            self.compress = zlib.compress
+
+    class ZstdDecompressor:
+        def __init__(self):
+            self.decompress = zlib.decompress
+
 
 X = np.random.default_rng(0).standard_normal((40, 50), np.float32)
 
@@ -55,6 +72,38 @@ def test_several_files_and_sizes_in_one_call(tmp_path, capsys):
     output = capsys.readouterr().out
     assert len(re.findall(r"^qsgd\(8\)  ", output, re.MULTILINE)) == 4
     assert output.count("kernel threads") == 1
+
+
+def test_the_number_of_threads(tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "fedplug",
+        "bench",
+        "--elements",
+        "1000",
+        "--threads",
+        "1",
+        "--json",
+        "sign",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
+    assert json.loads(done.stdout)["environment"]["kernel_threads"] == 1
+
+
+def test_the_number_of_threads_is_not_left_to_other_programs(monkeypatch):
+    monkeypatch.delenv("FEDPLUG_NUM_THREADS", raising=False)
+    assert main(["bench", "--threads", "1025"]) == 2
+    assert "FEDPLUG_NUM_THREADS" not in os.environ
+
+
+def test_installed_peers_are_rows_of_the_selection(monkeypatch, capsys):
+    monkeypatch.setattr(executions, "installed_peers", lambda: ["zstd"])
+    monkeypatch.setitem(sys.modules, "zstandard", Zstandard)
+    monkeypatch.setattr(bench, "ENCODERS", ("sign",))
+    assert main(["bench", "--json", "--elements", "1000"]) == 0
+    sign, zstd = json.loads(capsys.readouterr().out)["encoders"]
+    assert (sign["encoder"], zstd["encoder"], zstd["nmse"]) == ("sign", "zstd", 0)
 
 
 def test_json_figures_are_objects_with_attribute_names(capsys):
@@ -170,6 +219,8 @@ def test_the_picture(tmp_path, capsys):
             "--plot draws one update",
             marks=pytest.mark.needs("matplotlib"),
         ),
+        (["--threads", "1025"], "kernel threads; they cannot change"),
+        (["--elements", "1000", "zstd"], "the row zstd needs zstandard, which is not installed"),
         (["--plot", "a.jpg"], "a picture must be a .png or .svg file, found a.jpg"),
     ],
 )
