@@ -148,7 +148,7 @@ class MessageReader:
             raise PayloadError("the list of arrays has another length than it says, or a name twice")
         return contents
 
-    def payload(self) -> Any:
+    def payload(self) -> bytes | memoryview:
         """Returns the bytes of the next payload, which are not checked.
 
         Raises:
@@ -169,7 +169,7 @@ class MessageReader:
         self._places.append(None)
         return self._part(*found)
 
-    def payloads(self, names: Iterable[str]) -> dict[str, Any]:
+    def payloads(self, names: Iterable[str]) -> dict[str, bytes | memoryview]:
         """Reads the payloads of the arrays with these names, with which the message ends.
 
         Raises:
@@ -189,7 +189,7 @@ class MessageReader:
         if self._at != self._size:
             raise PayloadError(f"{self._size - self._at} bytes follow the end of the message")
 
-    def _next(self) -> Any:
+    def _next(self) -> bytes | memoryview:
         """Returns the next container."""
         begin = self._at
         prefix = self._part(begin, begin + _PREFIX)
@@ -200,7 +200,7 @@ class MessageReader:
         self._at = body + length + CHECKSUM_BYTES
         return self._part(begin, self._at)
 
-    def _part(self, begin: int, end: int) -> Any:
+    def _part(self, begin: int, end: int) -> bytes | memoryview:
         if end > self._size:
             raise PayloadError(
                 f"the message is truncated after {len(self._places)} payloads: {end - self._size} bytes are "
