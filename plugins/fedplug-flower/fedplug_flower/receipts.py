@@ -1,4 +1,4 @@
-"""Which replies of a round count, and the receipts that tell nodes so, which decide on their residuals."""
+"""Decides which replies of a round count, and makes the receipts for nodes; residuals depend on them."""
 
 from __future__ import annotations
 
