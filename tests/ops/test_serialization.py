@@ -1,6 +1,8 @@
-"""Bytes of tensors equal NumPy's; invalid bytes are refused."""
+"""Bytes of tensors equal NumPy's, and their checksum zlib's. Invalid bytes are refused."""
 
 from __future__ import annotations
+
+import zlib
 
 import numpy as np
 import pytest
@@ -28,3 +30,21 @@ def test_half_a_number_is_refused() -> None:
 def test_a_bool_that_is_neither_true_nor_false_is_refused() -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match="neither 0 nor 1"):
         ops.from_bytes(tf.constant([0, 1, 2], tf.uint8), tf.bool)
+
+
+def test_crc32_is_the_checksum_of_zlib_for_messages_of_any_length_in_a_graph(lowering):
+    graph = tf.function(
+        lambda data: ops.crc32(data, lowering=lowering),
+        input_signature=[tf.TensorSpec([None], tf.uint8)],
+        autograph=False,
+    )
+    message = np.random.default_rng(1).integers(0, 256, 100_003, dtype=np.uint8)
+    for length in (*range(70), 4096, 65_537, message.size):
+        checksum = graph(message[:length])
+        assert checksum.dtype == tf.uint32
+        assert int(checksum) == zlib.crc32(message[:length])
+
+
+def test_a_matrix_has_no_checksum(lowering):
+    with pytest.raises(ValueError, match="must be a vector"):
+        ops.crc32(tf.zeros([2, 2], tf.uint8), lowering=lowering)

@@ -1,4 +1,7 @@
-"""`fedplug.ops.topk_residual` gives the bits of its reference; tests/kernels compares with a sort."""
+"""The ops for top-k of a tensor, a list and chunks give the bits of their references.
+
+tests/kernels compares with a sort.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from fedplug import ops
-from fedplug.errors import UnknownNameError
+from fedplug.errors import ArgumentError, UnknownNameError
 
 INTERESTING = (0.0, -0.0, 1.0, -1.0, 1.5, -1.5, 2.0**-12, 65504.0, -3e38, np.inf, -np.inf, np.nan)
 ELEMENTS = st.one_of(st.sampled_from(INTERESTING[:7]), st.sampled_from(INTERESTING), st.floats(-100, 100))
@@ -157,3 +160,103 @@ def test_many_calls_at_once_share_the_pool_and_all_finish():
     with ThreadPoolExecutor(8) as pool:
         for got in pool.map(lambda _: call(delta, residual), range(32)):
             assert all(np.array_equal(g, e) for g, e in zip(got, expected, strict=True))
+
+
+SIZES = st.lists(st.integers(0, 12), min_size=1, max_size=5)
+
+
+def tensors_of(as_dtype, sizes, seed):
+    """Tensors of small integers, with ties within and between them."""
+    rng = np.random.default_rng(seed)
+    return [as_dtype(*rng.integers(-4, 5, (2, size)).astype(np.float64)) for size in sizes]
+
+
+@pytest.mark.parametrize("on_nonfinite", ["error", "drop"])
+@settings(deadline=None)
+@given(sizes=SIZES, k=st.integers(0, 50), seed=st.integers(0, 99), bad=st.booleans())
+def test_op_and_reference_select_the_same_from_a_list(agree, as_dtype, on_nonfinite, sizes, k, seed, bad):
+    tensors = tensors_of(as_dtype, sizes, seed)
+    if bad and sizes[-1]:
+        tensors[-1][0][-1] = np.nan
+    deltas, residuals = zip(*tensors, strict=True)
+    agree(ops.grouped_topk_residual, deltas, residuals, k, on_nonfinite=on_nonfinite)
+
+
+def test_shapes_of_a_list_are_kept_and_known(lowering):
+    specs = [tf.TensorSpec([3, 4], tf.float32), tf.TensorSpec([], tf.float32), tf.TensorSpec([0], tf.float32)]
+    graph = tf.function(
+        lambda *d: ops.grouped_topk_residual(d, d, 5, lowering=lowering), autograph=False
+    ).get_concrete_function(*specs)
+    assert [r.shape for r in graph.structured_outputs.residuals] == [spec.shape for spec in specs]
+    got = graph(tf.ones([3, 4]), tf.ones([]), tf.ones([0]))
+    assert got.values.shape == [5]
+    assert got.row_splits.numpy().tolist() == [0, 5, 5, 5]
+
+
+def test_lists_that_do_not_fit_are_refused(lowering):
+    one, two = tf.zeros(1), tf.zeros(2)
+    with pytest.raises(ArgumentError, match="0 deltas and 0 residuals"):
+        ops.grouped_topk_residual([], [], 1, lowering=lowering)
+    with pytest.raises(ArgumentError, match="2 deltas and 1 residuals"):
+        ops.grouped_topk_residual([one, two], [one], 1, lowering=lowering)
+    with pytest.raises(ValueError, match=r"delta 1 has shape .* but residual 1 has"):
+        ops.grouped_topk_residual([one, two], [one, one], 1, lowering=lowering)
+    with pytest.raises(TypeError, match="of one dtype, not float32 and float64"):
+        ops.grouped_topk_residual(
+            [one, tf.zeros(1, tf.float64)], [one, tf.zeros(1, tf.float64)], 1, lowering=lowering
+        )
+    with pytest.raises(tf.errors.InvalidArgumentError, match="k must be 0 or more"):
+        ops.grouped_topk_residual([one], [one], -1, lowering=lowering)
+    with pytest.raises(UnknownNameError, match="did you mean 'drop'"):
+        ops.grouped_topk_residual([one], [one], 1, on_nonfinite="dropp", lowering=lowering)
+
+
+@settings(deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    size=st.integers(0, 300),
+    k=st.sampled_from([-1, 0, 1, 5, 70]),
+    chunk=st.sampled_from([1, 8, 64, 299, 1000]),
+    decay=st.sampled_from([0.0, 0.5, 0.95, 1.0, 1.5]),
+    bad=st.sampled_from([0, np.nan, np.inf]),
+)
+def test_op_and_reference_select_the_same_from_chunks(agree, as_dtype, seed, size, k, chunk, decay, bad):
+    random = np.random.default_rng(seed)
+    delta, residual, decay = as_dtype(*random.integers(-3, 4, (2, size)) / 2, np.float64(decay))
+    delta[:1] += delta.dtype.type(bad)
+    agree(ops.chunked_topk_residual, delta, residual, k, chunk=chunk, decay=decay)
+
+
+def test_a_matrix_keeps_its_shape_and_a_short_last_chunk_sends_all_it_has(lowering, dtype):
+    delta = tf.constant([[3, -1, 2], [0, -4, 1], [9, 0, 5]], dtype)
+    residual = tf.constant([[0, 8, 0], [0, 0, 0], [0, 0, 0]], dtype)
+    got = ops.chunked_topk_residual(delta, residual, 2, chunk=4, decay=0.5, lowering=lowering)
+    assert got.values.numpy().tolist() == [3, 3, -4, 9, 5]
+    assert got.indices.numpy().tolist() == [0, 1, 4, 6, 8]
+    assert got.residual.numpy().tolist() == [[0, 0, 2], [0, 0, 1], [0, 0, 0]]
+
+
+def test_a_denormal_is_an_entry_like_any_other(as_dtype, denormal):
+    delta, residual, one = as_dtype(np.array([denormal, 0]), np.zeros(2), np.float64(1))
+    got = ops.chunked_topk_residual(delta, residual, 1, chunk=2, decay=one, lowering="fused")
+    assert got.indices.numpy().tolist() == [0]
+
+
+def test_chunks_of_the_wrong_kind_are_refused_while_building(lowering):
+    for error, message, delta, residual, chunk in [
+        (TypeError, "delta must be float32 or float64", [1], [1], 2),
+        (ValueError, "must be equal", [1.0], [1.0, 2.0], 2),
+        (ValueError, "chunk is 0", [1.0], [1.0], 0),
+    ]:
+        with pytest.raises(error, match=message):
+            ops.chunked_topk_residual(delta, residual, 1, chunk=chunk, decay=1.0, lowering=lowering)
+
+
+def test_chunks_are_selected_in_a_graph_with_shapes_known_only_when_run(lowering):
+    @tf.function(input_signature=[tf.TensorSpec(None), tf.TensorSpec(None)], autograph=False)
+    def split(delta, residual):
+        return ops.chunked_topk_residual(delta, residual, 1, chunk=2, decay=1.0, lowering=lowering)
+
+    assert split(tf.constant([[2.0], [0.5]]), tf.zeros([2, 1])).residual.numpy().tolist() == [[0], [0.5]]
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        split(tf.zeros([2, 2]), tf.zeros([4]))
