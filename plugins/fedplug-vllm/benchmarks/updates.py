@@ -1,11 +1,14 @@
 """Bytes for a changed weight, and seconds, of an update between two versions of a model in bfloat16.
 
-Usage: python benchmarks/updates.py [LAYERS WIDTH]...; writes results/updates.md. Each row changes a share of
-the weights at random by one to three units in the last place, as small steps of a trainer do.
+Usage: python benchmarks/updates.py [LAYERS WIDTH [SHARE]...]
+
+Replaces the rows of these measurements in results/updates.md, and keeps the others. Each row changes a share
+of the weights at random by one to three units in the last place, as small steps of a trainer do.
 """
 
 from __future__ import annotations
 
+import os
 import statistics
 import sys
 import tempfile
@@ -23,28 +26,32 @@ from safetensors.torch import save
 from fedplug.diagnostics.environment import environment
 
 SHARES = (0.0002, 0.01, 0.1)
+VOCABULARY = 50_257
+LOAD = os.getloadavg()[0]
 ROUNDS = 3
 
 EXPLANATION = """The weights are a Llama's in bfloat16, of which a share changes at random.
 
-- *fedplug*: the file that a server of the last version fetches. *sparse*: vLLM's `sparse_nccl`, which sends
-  4 bytes for an index and 2 for a value. *XOR, zstd*: of the two versions, level 1. *whole*: safetensors.
+- *fedplug*: the file that a server of the last version fetches. *sparse*: vLLM's `sparse_nccl`, calculated,
+  as it needs CUDA: its source sends an int32 for an index, and the value. *XOR, zstd*: of the two versions,
+  level 1. *whole*: safetensors.
 - *publish*: the trainer copies, compares, encodes and writes. *stage*: the server fetches, checks and
-  decodes. *compare*: it finds the elements to write. The server answers meanwhile. *XOR* and *whole*: the
-  time to make those bytes.
+  decodes. *prepare*: it finds the elements to write. The server answers meanwhile: the pause is in
+  [another table](pause.md). *XOR* and *whole*: the time to make those bytes.
 
-| weights | changed | fedplug | sparse | XOR, zstd | whole | publish | stage | compare | XOR | whole |
+| weights | changed | fedplug | sparse | XOR, zstd | whole | publish | stage | prepare | XOR | whole |
 | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |""".splitlines()
 
 
 def shapes(layers: int, width: int) -> dict[str, tuple[int, ...]]:
-    """The weights of a Llama without tied embeddings."""
-    found: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (32_000, width)}
+    """The weights of a Llama with tied embeddings. 12 layers of 768 have 124 million, 18 of 2048 1,009."""
+    inner = 8 * width // 3
+    found: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (VOCABULARY, width)}
     for layer in range(layers):
         name = f"model.layers.{layer}."
         found |= {f"{name}self_attn.{part}_proj.weight": (width, width) for part in "qkvo"}
-        found |= {f"{name}mlp.{part}_proj.weight": (4 * width, width) for part in ("gate", "up")}
-        found[f"{name}mlp.down_proj.weight"] = (width, 4 * width)
+        found |= {f"{name}mlp.{part}_proj.weight": (inner, width) for part in ("gate", "up")}
+        found[f"{name}mlp.down_proj.weight"] = (width, inner)
     return found
 
 
@@ -85,10 +92,10 @@ def measured(layers: int, width: int, share: float) -> str:
         for name, shape in shapes(layers, width).items()
     }
     elements = sum(tensor.numel() for tensor in model.values())
-    times: dict[str, list[float]] = {key: [] for key in ("publish", "stage", "compare", "copy", "xor")}
+    times: dict[str, list[float]] = {key: [] for key in ("publish", "stage", "prepare", "copy", "xor")}
     with tempfile.TemporaryDirectory() as folder:
         publisher = Publisher(folder, snapshot_every=1000)
-        staging = Staging(folder, poll_seconds=3600)
+        staging = Staging(folder, poll_seconds=3600, patches=True)
         publisher.publish(model.items())
         staging.applied(staging.take(1))
         for step in range(2, ROUNDS + 2):
@@ -98,7 +105,7 @@ def measured(layers: int, width: int, share: float) -> str:
             update = staging.take(step)
             staging.applied(update)
             times["stage"].append(update.seconds["fetch"] + update.seconds["decode"])
-            times["compare"].append(update.seconds["compare"])
+            times["prepare"].append(update.seconds["prepare"])
             assert update.changes is not None
             assert sum(len(change.values) for change in update.changes) == count
             assert sent.change_bytes is not None
@@ -116,33 +123,40 @@ def measured(layers: int, width: int, share: float) -> str:
         f"{8 * (4 + 2):.1f}",
         f"{8 * xored / count:.1f}",
         f"{8 * whole / count:,.0f}",
-        *(f"{each[key]:.2f}" for key in ("publish", "stage", "compare", "xor", "copy")),
+        *(f"{each[key]:.2f}" for key in ("publish", "stage", "prepare", "xor", "copy")),
     ]
     return f"| {' | '.join(cells)} |"
 
 
+def rows_of(table: str) -> dict[tuple[float, float], str]:
+    """Returns the rows of a table by the number of weights and the share."""
+    rows = {}
+    for line in table.splitlines():
+        if " million | " in line:
+            _, weights, share, *_ = line.split("|")
+            rows[float(weights.split()[0].replace(",", "")), float(share.strip(" %"))] = line
+    return rows
+
+
 def main() -> None:
     """Writes the table."""
-    sizes = list(map(int, sys.argv[1:])) or [12, 768]
-    rows = [
-        measured(layers, width, share)
-        for layers, width in zip(sizes[::2], sizes[1::2], strict=True)
-        for share in SHARES
-    ]
-    facts = environment()
-    lines = [
-        "# Updates of running servers",
-        "",
-        f"Bits for each changed weight, and seconds (medians of {ROUNDS} versions). Made by",
-        f"`python benchmarks/updates.py {' '.join(map(str, sizes))}`",
-        f"on {facts['cores']} cores, {facts['processor']}.",
-        *EXPLANATION,
-        *rows,
-    ]
+    layers, width, *shares = sys.argv[1:] or ("12", "768")
     path = Path(__file__).parent / "results" / "updates.md"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    print(*lines, sep="\n")
+    for share in map(float, shares or SHARES):
+        row = measured(int(layers), int(width), share)
+        rows = rows_of(path.read_text(encoding="utf-8")) | rows_of(row)
+        facts = environment()
+        lines = [
+            "# Updates of running servers",
+            "",
+            f"Bits for each changed weight, and seconds (medians of {ROUNDS} versions). Made by",
+            f"`python benchmarks/updates.py {layers} {width}`",
+            f"on {facts['cores']} cores, {facts['processor']}, beside {LOAD:.0f} other busy programs.",
+            *EXPLANATION,
+            *(rows[key] for key in sorted(rows)),
+        ]
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        print(row, flush=True)
 
 
 if __name__ == "__main__":
