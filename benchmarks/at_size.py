@@ -82,7 +82,7 @@ def made(model: str, dtype: str, seed: int = 0) -> Model:
 
 def stepped(old: Model) -> Model:
     """The weights after a step of fine-tuning, which changes a tenth of those in bfloat16."""
-    step = np.random.default_rng(1).standard_normal(2**22, np.float32) * np.float32(2e-4)
+    step = np.random.default_rng(1).standard_normal(2**22, np.float32) * np.float32(2e-3)
     new = {}
     for name, array in old.items():
         scale = np.resize(step, array.size).reshape(array.shape)
@@ -149,9 +149,12 @@ def encode(model: str, dtype: str, encoder: str, *, in_place: bool = False) -> C
 
 def add(model: str, dtype: str, encoder: str) -> Call:
     payloads = elsewhere(payloads_of, model, dtype, encoder)
-    total = fedplug.ModelSum(dict(MODELS[model]()))
+    total: fedplug.ModelSum | None = None
 
     def call() -> int:
+        nonlocal total
+        if total is None:
+            total = fedplug.ModelSum(dict(MODELS[model]()))
         total.add(payloads, 0.5)
         return bytes_of(payloads)
 
@@ -161,7 +164,7 @@ def add(model: str, dtype: str, encoder: str) -> Call:
 def mean(model: str, dtype: str, *, again: bool = False) -> Call:
     total = fedplug.ModelSum.like(made(model, dtype))
     total.add(elsewhere(payloads_of, model, dtype, TOPK), 2)
-    out = made(model, dtype) if again else None
+    out = made(model, "float32") if again else None
     return lambda: size_of(total.mean(out=out))
 
 

@@ -34,7 +34,7 @@ from standard_library import CharacterModel, batch, loss_of, read, read_text
 
 RESULTS = Path(__file__).parent / "results" / "lora_learning.md"
 RUNS = Path("runs/lora_learning")
-WIDTH, LAYERS, HEADS, BATCH = 288, 6, 6, 16
+WIDTH, LAYERS, HEADS = 288, 6, 6
 RANK, SCALE, RATE, LOCAL_STEPS, SEEDS = 8, 2.0, 2e-3, 10, 3
 HEADERS = Path(torch.__file__).with_name("include")
 FOLDERS = (
@@ -81,20 +81,22 @@ def texts() -> tuple[list[torch.Tensor], torch.Tensor]:
     return list(map(read, trained)), read([file for each in files for file in each[::10]])
 
 
-def steps(model: nn.Module, text: torch.Tensor, count: int, rate: float, seed: tuple[int, ...]) -> None:
-    """Trains the parameters that are not frozen."""
+def steps(
+    model: nn.Module, text: torch.Tensor, count: int, rate: float, seed: tuple[int, ...], size: int
+) -> None:
+    """Trains the parameters that are not frozen, with batches of a size."""
     trained = [each for each in model.parameters() if each.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=rate)
     for step in range(count):
         optimizer.zero_grad()
-        loss_of(model, *batch(text, (*seed, step), BATCH)).backward()
+        loss_of(model, *batch(text, (*seed, step), size)).backward()
         optimizer.step()
 
 
 def held_out_loss(model: nn.Module, held_out: torch.Tensor) -> float:
-    """Returns the mean loss on the same 512 windows."""
+    """Returns the mean loss on the same 256 windows."""
     with torch.no_grad():
-        return statistics.fmean(float(loss_of(model, *batch(held_out, (0, n), 128))) for n in range(4))
+        return statistics.fmean(float(loss_of(model, *batch(held_out, (0, n), 128))) for n in range(2))
 
 
 def pretrained(count: int) -> CharacterModel:
@@ -107,7 +109,7 @@ def pretrained(count: int) -> CharacterModel:
         return model
     text = read_text(1)
     for part in range(10):  # the rate falls
-        steps(model, text.shards[0], count // 10, 1e-3 * (1 - part / 10), (part,))
+        steps(model, text.shards[0], count // 10, 1e-3 * (1 - part / 10), (part,), 16)
         print(f"pre-training {part + 1}/10: {held_out_loss(model, text.held_out):.4f}", flush=True)
     torch.save(model.state_dict(), path)
     return model
@@ -147,7 +149,7 @@ def federated(name: str, seed: int, rounds: int, count: int) -> dict[str, object
         down += len(message)
         for client, shard in enumerate(shards):
             load(parameters, received)
-            steps(model, shard, LOCAL_STEPS, RATE, (seed, number, client))
+            steps(model, shard, LOCAL_STEPS, RATE, (seed, number, client), 8)
             update = {key: each.detach().numpy() - received[key] for key, each in parameters.items()}
             payloads, states[client] = codec.encode_model(update, states[client], number)
             up += sum(map(len, payloads.values()))
@@ -180,7 +182,7 @@ def table(rows: dict[str, list[dict[str, float]]]) -> Iterator[str]:
 def main() -> None:
     """Runs what is missing and writes the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--pretraining", type=int, default=2000, help="steps on the standard library")
     parser.add_argument("--output", type=Path, default=RESULTS)
