@@ -40,6 +40,7 @@ DTYPES = {"float32": np.dtype(np.float32), "bfloat16": np.dtype(ml_dtypes.bfloat
 TOPK = "topk(0.01, scope='model') | qsgd(8)"
 ENCODERS = ("auto", TOPK, "qsgd(8)")
 RUNS = 4
+BUSY = ": other work shared the machine, so that seconds are too long"
 
 Model = dict[str, NDArray[Any]]
 Call = Callable[[], int]  # returns the bytes that it made, or read
@@ -306,7 +307,7 @@ def page(records: list[dict[str, Any]]) -> str:
 
 Made by `python -m benchmarks.at_size` on {datetime.date.today()}:
 {here["processor"]}, {here["cores"]} cores, SIMD level {here["simd"]}.
-The load average is {os.getloadavg()[0]:.1f} at the end.
+The load average is {(load := os.getloadavg()[0]):.1f} at the end{BUSY if load > 2 else ""}.
 Each row is a process of its own. "First" is the first call, "then" the median of the next {RUNS - 1}.
 GB/s are bytes of the model by "then". The peak is resident memory above the input, which includes an `out=`:
 states, sums and results are in it, and the pool of released results.
