@@ -74,7 +74,7 @@ def test_a_kill_at_any_moment_leaves_the_old_version_or_the_new_one(tmp_path, me
         receiver = receiver_of(snapshot, store=store, client_id="a")
         old = receiver.model
         killed = images(folder, tmp_path / "killed", lambda: receiver.apply(changes))
-    assert len(killed) > 2
+    assert len(killed) > 1
     found = []
     for image in killed:
         with fedplug.open_store(f"sqlite:///{image}") as store:
