@@ -152,7 +152,8 @@ def _prepare(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):
             raise StoreError(f"{folder} cannot be written to; `fedplug.stores.look_into` only reads a store")
-        if {path.name for path in folder.iterdir()} - {_LOCK} and not (folder / FILE).is_file():
+        names = {path.name for path in folder.iterdir()} - {_LOCK, f"{_LOCK}-journal"}
+        if names and not (folder / FILE).is_file():
             raise StoreError(
                 f"{folder} is not a fedplug store: it is not empty and has no {FILE}; name a new folder"
             )

@@ -78,6 +78,13 @@ def test_a_file_is_no_store(tmp_path):
         SqliteStore(tmp_path / "file" / "below")
 
 
+def test_a_store_whose_maker_was_killed_before_its_file_was_there_is_made(tmp_path):
+    for name in ("lock", "lock-journal"):
+        (tmp_path / name).touch()
+    with SqliteStore(tmp_path) as store:
+        assert store.processes() == []
+
+
 def test_a_foreign_folder_is_refused_and_not_changed(tmp_path):
     (tmp_path / "thesis.tex").write_text("x")
     with pytest.raises(StoreError, match="not a fedplug store"):
