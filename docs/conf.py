@@ -76,7 +76,7 @@ for name in ("fedplug", "fedplug.tff.runtime", "fedplug.testing"):
         setattr(package, public, getattr(package, public))
 
 # The stub documents the compiled functions that `fedplug.kernels` exports.
-stub = runpy.run_path(str(Path(fedplug.__file__).with_name("_kernels.pyi")))
+stub = runpy.run_path(str(Path(fedplug.__file__).with_name("_kernels.pyi")), run_name="fedplug.kernels")
 for name in fedplug.kernels.__all__:
     if isinstance(getattr(fedplug.kernels, name), BuiltinFunctionType):
         setattr(fedplug.kernels, name, stub[name])

@@ -28,10 +28,10 @@ class Connection(sqlite3.Connection):
         turn: The lock for threads that share the connection.
     """
 
-    def __init__(self, path: str | Path, *, where: str | Path, **options: Any) -> None:
-        """Opens a file like `sqlite3.connect`. Errors name ``where``."""
+    def __init__(self, path: str | Path, *, where: str | Path | None = None, **options: Any) -> None:
+        """Opens a file like `sqlite3.connect`. Errors name ``where``, the path if None."""
         super().__init__(path, **options)
-        self.turn = Turn(str(where))
+        self.turn = Turn(str(path if where is None else where))
         _open.add(self)
 
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:

@@ -110,7 +110,7 @@ def test_show_works_for_stores_without_tensorflow():
     )
     shown = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert shown.stdout.splitlines()[-2:] == [
-        "arguments:    (path, keep_rounds=1, *, read_only=False)",
+        "arguments:    (path, keep_rounds=1, *, looking=False)",
         "made as:      sqlite:///{folder}",
     ]
 
