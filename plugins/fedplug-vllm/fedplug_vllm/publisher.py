@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -70,7 +71,9 @@ class Publisher:
                 "parts - 1, and snapshot_every at least 1"
             )
         self._every, self._until_snapshot = snapshot_every, 0
-        self._broadcaster = fedplug.Broadcaster("lossless", keep=2)
+        self._broadcaster = fedplug.Broadcaster(
+            "lossless", keep=2, keep_bytes=sys.maxsize
+        )  # the last one, of any size
         self._writer = ChannelWriter(url, part, parts, KEPT_SNAPSHOTS)
 
     def publish(self, tensors: NamedTensors, layout: Layout | None = None) -> Published:

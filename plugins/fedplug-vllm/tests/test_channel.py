@@ -123,3 +123,10 @@ def test_a_parameter_that_is_sharded_by_another_dimension_is_refused() -> None:
 def test_impossible_numbers_are_refused(tmp_path: Path, options: dict[str, int]) -> None:
     with pytest.raises(ArgumentError, match="part is"):
         Publisher(str(tmp_path), **options)
+
+
+def test_the_base_of_a_change_is_kept_whatever_the_size_of_the_model(tmp_path):
+    publisher = Publisher(str(tmp_path))
+    assert (
+        publisher._broadcaster._keep_bytes > 2**50
+    )  # 2 GiB by default, which two versions of a billion exceed
