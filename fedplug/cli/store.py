@@ -167,17 +167,11 @@ def _facts(name: str, process: ProcessState) -> _Facts:
 
 def _damage(store: StateStore, name: str, *, drop: bool) -> Iterator[tuple[str, str]]:
     """Yields the outcome and the description of each damage of a process: "fail", or "drop" if it is gone."""
-    from fedplug.stores.sqlite_process import SqliteProcess
-
     try:
         process = store.open_process(name)
-        if not drop:
-            yield from (("fail", damage) for damage in process.damage())
-        elif isinstance(process, SqliteProcess):
+        if drop:
             yield from (("drop", damage) for damage in process.drop_damaged())
         else:
-            raise StoreError(
-                "only a store in a folder can drop states; database servers have their own tools"
-            )
+            yield from (("fail", damage) for damage in process.damage())
     except CorruptStoreError as error:
         yield "fail", str(error)

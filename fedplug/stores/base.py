@@ -199,6 +199,18 @@ class ProcessState(abc.ABC):
         """
         raise StoreError(f"round {round_num} is not kept: this store keeps only the last round")
 
+    def drop_damaged(self) -> list[str]:
+        """Drops damaged states, atomically. Returns one line for each.
+
+        A client whose newest state is damaged starts afresh. If only an older kept state is damaged, the kept
+        rounds that need it go instead. By default a store cannot do this.
+
+        Raises:
+            StoreError: The store cannot do this, or a disk operation fails.
+            CorruptStoreError: The server's last state or a row is damaged. Nothing was dropped.
+        """
+        raise StoreError("only a store in a folder can drop states; database servers have their own tools")
+
     @abc.abstractmethod
     def damage(self) -> Iterator[str]:
         """Reads all data of this process and yields one line for each damage.

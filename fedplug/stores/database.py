@@ -19,9 +19,9 @@ from fedplug.stores.base import State
 from fedplug.stores.forks import Connection
 from fedplug.stores.parts import Part, joined, sealed
 
-__all__ = ["LOG", "TREES", "Database", "locked"]
+__all__ = ["TREES", "Database", "locked"]
 
-LOG = "-wal"
+_LOG = "-wal"
 """The file name suffix of SQLite's log, which holds the newest transactions."""
 
 TREES = ("sqlite_autoindex_states_1", "states_by_owner")
@@ -184,10 +184,9 @@ class Database:
         """
         rows = self.rows(_NEWEST_PARTS, process, owner)
         if not rows or rows[0][-1] != rows[0][2]:
-            assert self.newest(process, owner) is None
+            self.newest(process, owner)  # raises unless both say that there is none
             return None
-        found = [Part(*row[:-1]) for row in rows]
-        return blob.decode(joined(process, owner, found, str(self.path), _REMEDY))
+        return self._decoded(process, owner, [Part(*row[:-1]) for row in rows])
 
     def state(self, process: str, owner: str, round_num: int) -> State:
         """Returns the state that an owner had in a round in which it was replaced.
@@ -198,7 +197,7 @@ class Database:
         found = [Part(*row) for row in self.rows(_PARTS, process, owner, round_num)]
         if not found:
             raise self.corrupt(f"it has no rows of process {process!r}, {owner!r}, round {round_num}")
-        return blob.decode(joined(process, owner, found, str(self.path), _REMEDY))
+        return self._decoded(process, owner, found)
 
     def damage(self) -> Iterator[str]:
         """Checks the file's structure and its small tables. Yields one line for each damage."""
@@ -215,6 +214,9 @@ class Database:
     def corrupt(self, what: str) -> CorruptStoreError:
         """Returns the error for damage."""
         return CorruptStoreError(f"{self.path} is corrupt: {what}; {_REMEDY}")
+
+    def _decoded(self, process: str, owner: str, found: list[Part]) -> State:
+        return blob.decode(joined(process, owner, found, str(self.path), _REMEDY))
 
     def _identify(self) -> None:
         """Checks the format, and makes the tables of a new file."""
@@ -326,5 +328,5 @@ def _to_look(path: Path) -> str:
     if os.access(path.parent, os.W_OK):
         mode = "mode=rw"
     else:  # without a log, SQLite would create an empty one
-        mode = "mode=ro" if path.with_name(path.name + LOG).exists() else "immutable=1"
+        mode = "mode=ro" if path.with_name(path.name + _LOG).exists() else "immutable=1"
     return f"{path.as_uri()}?{mode}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import fedplug.kernels as kernels
 from fedplug.errors import CorruptStoreError
@@ -78,7 +78,7 @@ def joined(process: str, owner: str, found: Sequence[Part], where: str, remedy: 
     return bytes(found[0].data) if len(found) == 1 else b"".join(part.data for part in found)
 
 
-def sealed(values: Iterable[object]) -> tuple[object, ...]:
+def sealed(values: Iterable[Any]) -> tuple[Any, ...]:
     """Returns the values of a row with their checksum appended."""
     row = tuple(values)
     return (*row, zlib.crc32(ascii(row).encode()))
@@ -92,5 +92,6 @@ def _cut(process: str, owner: str, round_num: int, document: bytes) -> Iterator[
 
 
 def _part(process: str, owner: str, round_num: int, part: int, parts: int, data: bytes | memoryview) -> Part:
-    whole = ascii((process, owner, round_num, part, parts, len(data), kernels.crc32(data)))
-    return Part(process, owner, round_num, part, parts, zlib.crc32(whole.encode()), data)
+    place = (process, owner, round_num, part, parts)
+    *_, checksum = sealed((*place, len(data), kernels.crc32(data)))
+    return Part(*place, checksum, data)

@@ -145,15 +145,7 @@ class SqliteProcess(ProcessState):
 
     @in_turn
     def drop_damaged(self) -> list[str]:
-        """Drops damaged states, atomically. Returns one line for each.
-
-        A client whose newest state is damaged starts afresh. If only an older kept state is damaged, the kept
-        rounds that need it go instead.
-
-        Raises:
-            StoreError: A disk operation fails.
-            CorruptStoreError: The server's last state or a row of the file is damaged. Nothing was dropped.
-        """
+        """Drops damaged states, atomically. See `ProcessState.drop_damaged`."""
         last, damaged = self._row().round, self._damaged()
         for beyond in (("", None), (SERVER, last)):
             if beyond in damaged:

@@ -20,12 +20,10 @@ __all__ = [
     "abandoned",
     "call_at_fork",
     "keep_permissions",
-    "lock",
     "open_folder",
     "replace",
     "sync_folder",
     "try_lock",
-    "unlock",
 ]
 
 CAN_MOVE_OPEN = sys.platform != "win32"
@@ -39,13 +37,8 @@ if sys.platform == "win32":
     _GRACE = 60
     """Seconds before a closed file counts as abandoned: its writer closes it before it renames it."""
 
-    def lock(descriptor: int) -> None:
-        """Waits for the lock of an open file. `unlock`, or the end of the process, frees it."""
-        while not try_lock(descriptor):
-            time.sleep(0.01)
-
     def try_lock(descriptor: int) -> bool:
-        """Takes the lock like `lock`, and returns whether it was free."""
+        """Takes the lock of an open file until it is closed, and returns whether it was free."""
         try:
             _locking(descriptor, msvcrt.LK_NBLCK)
         except OSError as error:
@@ -54,12 +47,8 @@ if sys.platform == "win32":
             return False
         return True
 
-    def unlock(descriptor: int) -> None:
-        """Releases the lock."""
-        _locking(descriptor, msvcrt.LK_UNLCK)
-
     def _locking(descriptor: int, how: int) -> None:
-        """Locks or unlocks one byte beyond all content. The file's position stays."""
+        """Locks one byte beyond all content. The file's position stays."""
         before = os.lseek(descriptor, 0, os.SEEK_CUR)
         os.lseek(descriptor, _AT, os.SEEK_SET)
         try:
@@ -98,16 +87,8 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-    def lock(descriptor: int) -> None:
-        """Waits for the lock of an open file. `unlock`, or the end of all processes that have it, frees it.
-
-        Raises:
-            OSError: The file system has no locks.
-        """
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-
     def try_lock(descriptor: int) -> bool:
-        """Takes the lock like `lock`, and returns whether it was free.
+        """Takes the lock of an open file until it is closed, and returns whether it was free.
 
         Raises:
             OSError: The file system has no locks.
@@ -117,10 +98,6 @@ else:
         except BlockingIOError:
             return False
         return True
-
-    def unlock(descriptor: int) -> None:
-        """Releases the lock. Closing is not enough, because a child forked meanwhile has the file, too."""
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
 
     def open_folder(folder: Path) -> int | None:
         """Opens a folder to lock it, or to wait until its names are on the disk."""

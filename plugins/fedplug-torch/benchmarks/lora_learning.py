@@ -180,7 +180,7 @@ def table(rows: dict[str, list[dict[str, float]]]) -> Iterator[str]:
 
 
 def main() -> None:
-    """Runs what is missing and writes the table."""
+    """Runs the missing rows and writes the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seeds", type=int, default=SEEDS)

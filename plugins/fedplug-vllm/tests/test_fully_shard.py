@@ -1,4 +1,4 @@
-"""Two processes with the shards of `fully_shard`, which nobody gathers."""
+"""Two processes publish the shards of `fully_shard` without a gather."""
 
 from __future__ import annotations
 
