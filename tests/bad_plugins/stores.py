@@ -228,10 +228,10 @@ def _any_round(self, number, clients, server, metadata):
 
 
 def _keeps(self, client_ids):
-    """Returns the same arrays on every read."""
+    """Returns the same arrays on every read of the same state."""
     found = Through.read_clients(self, client_ids)
     cache = self.__dict__.setdefault("cache", {})
-    return {c: cache.setdefault((c, self.last_round), s) for c, s in found.items()}
+    return {c: cache.setdefault((c, pickle.dumps(s)), s) for c, s in found.items()}
 
 
 def _sorted_reads(self, client_ids):

@@ -69,8 +69,12 @@ def test_memory_before_and_behind_a_guarded_array_cannot_be_read(shape):
 def test_memory_that_a_kernel_allocates_is_counted():
     libc = ctypes.CDLL(None)
     libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
-    for _ in range(2):  # also when the process had as much before
-        assert 64 * MIB <= memory.of_arrays(lambda: libc.free(libc.malloc(64 * MIB))) < 66 * MIB
+
+    def check(say):
+        for _ in range(2):  # also when the process had as much before
+            assert 64 * MIB <= memory.of_arrays(lambda: libc.free(libc.malloc(64 * MIB))) < 66 * MIB
+
+    in_child(check)  # threads of this process may return memory during the call, which hides the growth
 
 
 PLUGIN = """
