@@ -19,7 +19,6 @@ import json
 import multiprocessing
 import os
 import re
-import resource
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -40,6 +39,7 @@ DTYPES = {"float32": np.dtype(np.float32), "bfloat16": np.dtype(ml_dtypes.bfloat
 TOPK = "topk(0.01, scope='model') | qsgd(8)"
 ENCODERS = ("auto", TOPK, "qsgd(8)")
 RUNS = 4
+TOO_LARGE = "takes more than the memory of this machine"
 BUSY = ": other work shared the machine, so that seconds are too long"
 
 Model = dict[str, NDArray[Any]]
@@ -273,8 +273,7 @@ def resident(field: str) -> int:
 
 def measured(way: str, model: str, dtype: str) -> dict[str, Any]:
     """Returns the seconds of each run, the bytes, and the peak above the memory before the first run."""
-    free = int(re.search(r"MemAvailable:\s+(\d+)", Path("/proc/meminfo").read_text(encoding="ascii"))[1])
-    resource.setrlimit(resource.RLIMIT_DATA, (free * 1024, resource.RLIM_INFINITY))
+    Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")  # memory ends with this
     try:
         call = WAYS[way](model, dtype)
         before, seconds = resident("VmRSS"), []
@@ -287,7 +286,7 @@ def measured(way: str, model: str, dtype: str) -> dict[str, Any]:
     except ImportError as error:
         return {"failed": f"{error.name} is not installed"}
     except MemoryError:
-        return {"failed": f"takes more than {free * 1024 / 1e9:.0f} GB"}
+        return {"failed": TOO_LARGE}
 
 
 def line(record: dict[str, Any], memcpy_seconds: float) -> str:
@@ -338,7 +337,11 @@ def main() -> None:
     for model, dtype, way in itertools.product(given.models, given.dtypes, WAYS):
         again = bool(given.ways) and re.search(given.ways, way) is not None
         if (model, dtype, way) not in kept or again:
-            record = {"model": model, "dtype": dtype, "way": way, **elsewhere(measured, way, model, dtype)}
+            try:
+                found = elsewhere(measured, way, model, dtype)
+            except concurrent.futures.process.BrokenProcessPool:
+                found = {"failed": TOO_LARGE}
+            record = {"model": model, "dtype": dtype, "way": way, **found}
             kept[model, dtype, way] = record
             with RECORDS.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(record) + "\n")
