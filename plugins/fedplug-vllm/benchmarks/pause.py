@@ -83,7 +83,7 @@ def main() -> None:
         f"Seconds in which a vLLM server on a CPU applies a staged version, medians of {ROUNDS}. The weights",
         "are a Llama's in bfloat16, of which a share changes at random. Made by",
         f"`python benchmarks/pause.py {layers} {width}`",
-        f"on {facts['cores']} cores, {facts['processor']}, beside {updates.LOAD:.0f} other busy programs.",
+        f"on {facts['cores']} cores, {facts['processor']}, load average {updates.LOAD:.1f} at the start.",
         "",
         "| weights | changed | changed elements (`patches=True`) | whole model |",
         "| --- | --- | ---: | ---: |",

@@ -150,8 +150,8 @@ def main() -> None:
             "# Updates of running servers",
             "",
             f"Bits for each changed weight, and seconds (medians of {ROUNDS} versions). Made by",
-            f"`python benchmarks/updates.py {layers} {width}`",
-            f"on {facts['cores']} cores, {facts['processor']}, beside {LOAD:.0f} other busy programs.",
+            "`python benchmarks/updates.py 12 768` and `python benchmarks/updates.py 18 2048`",
+            f"on {facts['cores']} cores, {facts['processor']}, load average {LOAD:.1f} before the last command.",
             *EXPLANATION,
             *(rows[key] for key in sorted(rows)),
         ]
