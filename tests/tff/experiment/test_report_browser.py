@@ -88,7 +88,7 @@ def test_every_figure_has_an_alternative_text_and_a_table_in_its_section(open_pa
         """[...document.querySelectorAll("img")].map((image) => [
             image.alt, image.naturalWidth, image.closest("section").querySelectorAll("table").length])"""
     )
-    assert len(found) == 4 + 2 + 3 + 3 + 2 + 1 + 2  # curves, times; bytes, NMSE, residuals; parts; clients
+    assert len(found) == 4 + 2 + 1  # curves, times, parts
     for text, width, tables in found:
         assert len(text) > 20
         assert width > 100  # the browser has drawn it

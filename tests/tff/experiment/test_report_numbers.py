@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 
 from fedplug.tff.experiment.display import amount, byte_unit, shortened, size
 from fedplug.tff.experiment.report import FINAL_ROUNDS, reach
-from fedplug.tff.experiment.report.clients import participation
 from fedplug.tff.experiment.report.folder import Experiment, Run, read_experiments
-from fedplug.tff.experiment.report.maps import Scale, columns
 from fedplug.tff.experiment.report.tables import running_mean
 from fedplug.tff.experiment.report.tensors import tensor_numbers
 from fedplug.tff.experiment.report.times import Cost, costs, pays_below, time_to_accuracy
@@ -120,45 +118,24 @@ def test_a_run_is_compared_with_the_uncompressed_one_of_its_folder_or_else_the_f
     assert against(without) == ["no uncompressed run"]
 
 
-@settings(max_examples=100)
-@given(st.lists(st.sets(st.sampled_from("abcdef"), max_size=4), min_size=1, max_size=12))
-def test_the_age_of_a_residual_counts_the_rounds_since_its_client_took_part(sampled) -> None:
-    who = participation([{"client_ids": sorted(names)} for names in sampled])
-    assert sorted(who.clients) == sorted(set().union(*sampled))
-    assert [sum(name in names for names in sampled) for name in who.clients] == who.took_part.sum(1).tolist()
-    returned = []
-    for position, name in enumerate(who.clients):
-        last = None
-        for i, names in enumerate(sampled):
-            if name in names:
-                returned += [] if last is None else [i - last]
-                last = i
-            age = who.age[position, i]
-            assert math.isnan(age) if last is None else age == i - last
-    assert who.returned.tolist() == returned
-
-
 def test_metrics_of_tensors_are_means_of_seeds_and_bytes_of_one_client(make_folder) -> None:
     (experiment,) = read_experiments([make_folder(rounds=6, repeats=2, last={"top-k 1 %": 4})])
     run = experiment.runs[1]
     found = tensor_numbers(experiment, run)
     assert found is not None
     assert found.names == list(experiment.tensors)
-    for key, share in (("uplink_bytes", 1 / 5), ("nmse", 1)):
-        expected = [
-            [np.mean([rows[i]["tensors"][name][key] * share for rows in run.repeats]) for i in range(4)]
-            for name in found.names
-        ]
-        assert found.by_round(key) == pytest.approx(np.array(expected))
-    assert np.isnan(found.by_round("residual_ratio")).any(axis=1).tolist() == [
-        False,
-        True,
-        False,
-        False,
-        False,
-        True,
-    ]
     kernel = found.names.index("dense/kernel")
+    of_kernel = [[row["tensors"]["dense/kernel"] for row in rows] for rows in run.repeats]
+    residuals = [[each["residual_ratio"] for each in seed] for seed in of_kernel]
+    assert found.losses(kernel) == pytest.approx(
+        (
+            np.mean([[each["nmse"] for each in seed] for seed in of_kernel]),
+            np.mean(residuals),
+            np.mean([seed[-1] for seed in residuals]),
+        )
+    )
+    without = [name for i, name in enumerate(found.names) if math.isnan(found.losses(i)[1])]
+    assert without == ["conv2d/bias", "logits/bias"]  # uncompressed
     assert kernel in found.largest(1)
     split = found.split([kernel])
     first = run.repeats[0][0]["tensors"]["dense/kernel"]
@@ -176,26 +153,6 @@ def test_a_bound_is_known_only_if_that_of_every_tensor_is(make_folder) -> None:
     assert found is not None
     assert math.isnan(found.split(range(6)).bound)
     assert math.isfinite(found.split([found.names.index("dense/kernel")]).bound)
-
-
-@settings(max_examples=100)
-@given(st.lists(st.one_of(st.none(), st.integers(0, 9)), min_size=1, max_size=700))
-def test_a_column_of_a_heat_map_is_the_mean_of_its_known_rounds(values) -> None:
-    row = [math.nan if value is None else float(value) for value in values]
-    means, edges = columns(np.array([row]))
-    begins = (edges - 0.5).astype(int).tolist()
-    assert (begins[0], begins[-1]) == (0, len(row))
-    assert len(begins) - 1 == min(len(row), 150)
-    for mean, begin, end in zip(means[0], begins, begins[1:], strict=False):
-        known = [x for x in row[begin:end] if not math.isnan(x)]
-        assert mean == pytest.approx(np.mean(known)) if known else math.isnan(mean)
-
-
-def test_a_scale_is_logarithmic_where_numbers_are_far_apart() -> None:
-    assert Scale.of([np.array([1.0, 2.0]), np.array([4.0, np.nan])]) == Scale(0.0, 4.0, False, False)
-    assert Scale.of([np.array([0.0, 1e-3, 1.0])]) == Scale(1e-3, 1.0, True, False)
-    assert Scale.of([np.array([0.0, 1e-3, 1.0])], linear=True) == Scale(0.0, 1.0, False, False)
-    assert Scale.of([np.array([np.nan, 0.0])]) == Scale(0.0, 1.0, False, False)
 
 
 def test_numbers_are_written_for_people() -> None:

@@ -12,7 +12,7 @@ import fedplug.pictures as pictures
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Block", "Facts", "Picture", "Pictures", "Table", "Text"]
+__all__ = ["Block", "Picture", "Pictures", "Table", "Text"]
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,6 @@ class Text:
 
     text: str
     kind: str = "text"
-
-
-@dataclass(frozen=True)
-class Facts:
-    """Names with their values."""
-
-    facts: Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -85,10 +78,9 @@ class Picture:
 
 @dataclass(frozen=True)
 class Pictures:
-    """Pictures side by side where the window is wide enough, and the table of their numbers."""
+    """Pictures side by side where the window is wide enough."""
 
     pictures: Sequence[Picture]
-    numbers: Sequence[Table] = ()
 
 
-Block = Text | Facts | Table | Pictures
+Block = Text | Table | Pictures

@@ -82,7 +82,7 @@ def accuracy(experiments: Sequence[Experiment]) -> list[Block]:
             )
             for cost in _COSTS
         ]
-        blocks += [Text(_caption(curves)), Pictures(drawn, [_table(curves, metric)])]
+        blocks += [Text(_caption(curves)), Pictures(drawn), _table(curves, metric)]
     return blocks or [Text("The rows have no test_accuracy, so there is nothing to draw.", "notice")]
 
 

@@ -18,7 +18,6 @@ from fedplug.pictures import require_matplotlib
 from fedplug.stores.files import write_whole
 from fedplug.tff.experiment.display import MISSING, printable
 from fedplug.tff.experiment.report.blocks import Block
-from fedplug.tff.experiment.report.clients import by_client
 from fedplug.tff.experiment.report.curves import accuracy
 from fedplug.tff.experiment.report.folder import Experiment, read_experiments
 from fedplug.tff.experiment.report.origin import origin
@@ -90,7 +89,6 @@ def render(experiments: Sequence[Experiment]) -> str:
             Section("accuracy", "Accuracy against bytes", accuracy(experiments)),
             Section("time", "Time to accuracy", time_to_accuracy(experiments)),
             Section("tensors", "Tensors", by_tensor(experiments)),
-            Section("clients", "Clients", by_client(experiments)),
             Section("provenance", "Provenance", origin(experiments)),
         ],
     )

@@ -20,7 +20,7 @@ __all__ = [
     "FINAL_ROUNDS",
     "Reached",
     "Summary",
-    "first_rounds",
+    "first_round",
     "reach",
     "results",
     "running_mean",
@@ -226,7 +226,7 @@ def reach(name: str, repeats: Sequence[Rows], target: float) -> Reached:
         repeats: The rows of each seed.
         target: Test accuracy, between 0 and 1.
     """
-    until = [rows[:count] for rows in repeats for count in first_rounds(rows, [target])]
+    until = [rows[:count] for rows in repeats if (count := first_round(rows, target))]
     return Reached(
         name=name,
         seeds=len(repeats),
@@ -236,17 +236,10 @@ def reach(name: str, repeats: Sequence[Rows], target: float) -> Reached:
     )
 
 
-def first_rounds(rows: Rows, targets: Sequence[float]) -> list[int]:
-    """Returns the number of rounds until each target. The list ends before the first that was not reached.
-
-    Args:
-        rows: The rows of a run with one seed.
-        targets: Accuracies in ascending order.
-    """
-    best = np.fmax.accumulate(smoothed(rows))
-    # A mean of equal numbers can be slightly below them.
-    before = [np.count_nonzero(~(best > target - 1e-9)) for target in targets]
-    return [int(count) + 1 for count in before if count < len(rows)]
+def first_round(rows: Rows, target: float) -> int | None:
+    """Returns the number of rounds of a seed until the accuracy ``target``. None if it is not reached."""
+    reached = smoothed(rows) > target - 1e-9  # a mean of equal numbers can be slightly below them
+    return int(np.argmax(reached)) + 1 if reached.any() else None
 
 
 def smoothed(rows: Rows) -> npt.NDArray[np.float64]:

@@ -1,20 +1,18 @@
-"""The section on tensors: heat maps over the rounds, and bytes by part beside the entropy bound."""
+"""The section on tensors: bytes by part beside the entropy bound, the loss and the residual of each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import compress
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 import fedplug.pictures as pictures
-from fedplug.tff.experiment.display import MISSING, Json, shortened, size
+from fedplug.tff.experiment.display import MISSING, Json, amount, shortened, size
 from fedplug.tff.experiment.report.blocks import Block, Picture, Pictures, Table, Text
 from fedplug.tff.experiment.report.curves import SIZE
 from fedplug.tff.experiment.report.folder import Experiment, Run
-from fedplug.tff.experiment.report.maps import Scale, height_of, paint_map
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,40 +29,11 @@ PARTS = {"header_bytes": "header", "index_bytes": "indices", "value_bytes": "val
 """The parts of a payload, by the keys of the rows."""
 _KEYS = ("uplink_bytes", *PARTS, "entropy_bytes", "nmse", "residual_ratio")
 _LARGE = 1e300
-
-
-class _Metric(NamedTuple):
-    """A number of every tensor and round: its key, and its names in figures and captions."""
-
-    key: str
-    name: str
-    label: str
-    caption: str
-    absent: str = "not measured"
-
-
-_METRICS = (
-    _Metric(
-        "uplink_bytes",
-        "Bytes",
-        "bytes per client",
-        "Bytes that a client sent of each tensor, as a mean of the clients that sent.",
-    ),
-    _Metric(
-        "nmse",
-        "NMSE",
-        "NMSE",
-        "The loss by compression: squared error of the decoded update, divided by the squared norm of the "
-        "original. 0 is lossless; 1 is the error of sending nothing.",
-    ),
-    _Metric(
-        "residual_ratio",
-        "Residual",
-        "residual / update",
-        "Norm of the residual that the client keeps, divided by the norm of its update. "
-        "Flat: error feedback keeps up. Rising: more is left out than is ever sent.",
-        "there is no residual",
-    ),
+_OF_TENSORS = (
+    "NMSE is the loss by compression: squared error of the decoded update, divided by the squared norm of "
+    "the original. 0 is lossless, and 1 is the error of sending nothing. The norm of the residual that a "
+    "client keeps is divided by that of its update. If the last round is far above the mean, the residual "
+    "grows: more is left out than is ever sent."
 )
 
 
@@ -83,63 +52,11 @@ def by_tensor(experiments: Sequence[Experiment]) -> list[Block]:
                     "notice",
                 )
             )
-    for metric in _METRICS if measured else ():
-        blocks += [Text(metric.name, "heading"), *_maps(metric, measured)]
     return [*blocks, *_split(measured)] if measured else blocks
 
 
-def _maps(metric: _Metric, measured: Sequence[TensorNumbers]) -> Iterator[Block]:
-    """Yields a heat map for every run, all with the same scale."""
-    shown = [each.largest(_SHOWN) for each in measured]
-    values = [each.by_round(metric.key)[tensors] for each, tensors in zip(measured, shown, strict=True)]
-    known = [bool(np.isfinite(each).any()) for each in values]
-    if not any(known):
-        yield Text(f"Every run: {metric.absent}.", "notice")
-        return
-    scale = Scale.of(values, in_bytes=metric.key == "uplink_bytes")
-    drawn, tables = [], []
-    for each, tensors, numbers in compress(zip(measured, shown, values, strict=True), known):
-        names = [each.names[tensor] for tensor in tensors]
-        total = len(each.names)
-        some = f", the {_SHOWN} of {total} tensors that sent most" if total > _SHOWN else ""
-        drawn.append(
-            Picture.drawn(
-                each.run.label + some,
-                f"{metric.label} by tensor and round: {each.run.label}. "
-                f"From {scale.written(np.nanmin(numbers))} to {scale.written(np.nanmax(numbers))}.",
-                (SIZE[0], height_of(len(names))),
-                lambda f, numbers=numbers, names=names: paint_map(  # type: ignore[misc]
-                    f.subplots(), numbers, names, scale, metric.label
-                ),
-            )
-        )
-        tables.append(_map_table(f"{metric.label} by tensor: {each.run.label}", names, numbers, scale))
-    yield Text(metric.caption)
-    yield Pictures(drawn, tables)
-    yield from (
-        Text(f"{each.run.label}: {metric.absent}.", "notice")
-        for each, there in zip(measured, known, strict=True)
-        if not there
-    )
-
-
-def _map_table(caption: str, names: Sequence[str], values: Values, scale: Scale) -> Table:
-    known = np.isfinite(values)
-
-    def cells(row: int) -> tuple[str, ...]:
-        numbers = values[row][known[row]]
-        if not numbers.size:
-            return (MISSING,) * 4
-        return tuple(
-            scale.written(x) for x in (numbers.mean(), numbers[0], numbers[numbers.size // 2], numbers[-1])
-        )
-
-    rows = [(name, *cells(row)) for row, name in enumerate(names)]
-    return Table(caption, ("tensor", "mean", "first", "half-way", "last"), rows)
-
-
-def _split(measured: Sequence[TensorNumbers]) -> Iterator[Block]:
-    """Yields the picture of all runs, and a table of the tensors of each."""
+def _split(measured: Sequence[TensorNumbers]) -> list[Block]:
+    """Returns the picture of all runs, their table, and a table of the tensors of each."""
     totals = [(each.run.label, each.split(range(len(each.names)))) for each in measured]
     heads = ("sent", *PARTS.values(), "entropy bound", "above it")
     picture = Picture.drawn(
@@ -151,18 +68,26 @@ def _split(measured: Sequence[TensorNumbers]) -> Iterator[Block]:
         (SIZE[0], 1.0 + 0.4 * len(totals)),
         lambda figure: _paint_split(figure.subplots(), totals),
     )
-    tables = [
-        Table(
-            f"Bytes by tensor and part: {each.run.label}",
-            ("tensor", *heads),
-            [(each.names[tensor], *_cells(each.split([tensor]))) for tensor in each.largest(_SHOWN)],
-        )
-        for each in measured
-    ]
-    yield Text("Parts of a payload", "heading")
-    yield Pictures([picture], tables)
     rows = [(label, *_cells(split)) for label, split in totals]
-    yield Table("Bytes of one client and round, by part", ("run", *heads), rows)
+    return [
+        Pictures([picture]),
+        Table("Bytes of one client and round, by part", ("run", *heads), rows),
+        Text(_OF_TENSORS),
+        *(_table(each, heads) for each in measured),
+    ]
+
+
+def _table(each: TensorNumbers, heads: Sequence[str]) -> Table:
+    shown = each.largest(_SHOWN)
+    rows = [
+        (each.names[i], *_cells(each.split([i])), *(amount(number, 2) for number in each.losses(i)))
+        for i in shown
+    ]
+    total = len(each.names)
+    some = f", the {len(shown)} of {total} tensors that sent most" if total > len(shown) else ""
+    caption = f"Bytes of one client and round, and the loss, by tensor: {each.run.label}{some}"
+    losses = ("NMSE", "residual / update", "in the last round")
+    return Table(caption, ("tensor", *heads, *losses), rows, folded=True)
 
 
 def _cells(split: Split) -> tuple[str, ...]:
@@ -224,31 +149,25 @@ class TensorNumbers(NamedTuple):
         names: The names of the tensors, in the order of the model.
         numbers: Metrics ``[tensor, row]`` by key, with the rows of all seeds in sequence. NaN if unknown.
         payloads: Number of clients' payloads in each row.
-        rounds: Position of each row among those of its seed.
+        last: The rows that are the last of their seed.
     """
 
     run: Run
     names: list[str]
     numbers: Mapping[str, Values]
     payloads: Values
-    rounds: npt.NDArray[np.intp]
+    last: npt.NDArray[np.intp]
 
     def largest(self, count: int) -> list[int]:
         """Returns the positions of the ``count`` tensors that sent most, in the order of the model."""
         sent = np.nansum(self.numbers["uplink_bytes"], axis=1)
         return sorted(np.argsort(-sent, kind="stable")[:count].tolist())
 
-    def by_round(self, key: str) -> Values:
-        """Returns a metric ``[tensor, round]`` as a mean of the seeds. Bytes per client. NaN if unknown."""
-        shared = self.payloads if key == "uplink_bytes" else np.ones_like(self.payloads)
-        values = self.numbers[key] / np.maximum(shared, 1)
-        known = np.isfinite(values)
-        shape = (len(self.names), int(self.rounds.max(initial=-1)) + 1)
-        sums, counts = np.zeros(shape), np.zeros(shape)
-        for seed in np.split(np.arange(len(self.rounds)), np.flatnonzero(self.rounds == 0)[1:]):
-            sums[:, self.rounds[seed]] += np.where(known, values, 0)[:, seed]
-            counts[:, self.rounds[seed]] += known[:, seed]
-        return np.divide(sums, counts, out=np.full(shape, np.nan), where=counts > 0)
+    def losses(self, tensor: int) -> tuple[float, float, float]:
+        """Returns the means of NMSE and residual over update, and the latter's in the last rounds."""
+        residual = self.numbers["residual_ratio"][tensor]
+        nmse = self.numbers["nmse"][tensor]
+        return _mean(nmse), _mean(residual), _mean(residual[self.last])
 
     def split(self, tensors: Sequence[int]) -> Split:
         """Returns the bytes of these tensors together, as a mean of the payloads of all known rounds."""
@@ -278,8 +197,14 @@ def tensor_numbers(experiment: Experiment, run: Run) -> TensorNumbers | None:
         names=names,
         numbers={key: numbers[:, :, i].T for i, key in enumerate(_KEYS)},
         payloads=np.array([row["payloads"] for row in rows], np.float64),
-        rounds=np.array([i for repeat in run.repeats for i in range(len(repeat))], np.intp),
+        last=np.cumsum([len(repeat) for repeat in run.repeats]) - 1,
     )
+
+
+def _mean(values: Values) -> float:
+    """Returns the mean of the known numbers. NaN if there is none."""
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if known.size else np.nan
 
 
 def _metrics(names: Sequence[str], tensors: Mapping[str, Json]) -> list[Mapping[str, Json]]:

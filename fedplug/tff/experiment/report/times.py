@@ -20,7 +20,7 @@ from fedplug.tff.experiment.display import MISSING, amount, printable, size
 from fedplug.tff.experiment.report.blocks import Block, Picture, Pictures, Table, Text
 from fedplug.tff.experiment.report.curves import SIZE, looks_of
 from fedplug.tff.experiment.report.folder import Experiment, Rows, Run
-from fedplug.tff.experiment.report.tables import first_rounds, smoothed
+from fedplug.tff.experiment.report.tables import first_round, smoothed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,7 +76,7 @@ def costs(runs: Sequence[Run], target: float) -> list[Cost]:
     """Returns the cost of every run that reaches the target with any seed."""
     found = []
     for run in runs:
-        until = [(rows, ends[0]) for rows in run.repeats if (ends := first_rounds(rows, [target]))]
+        until = [(rows, end) for rows in run.repeats if (end := first_round(rows, target))]
         if until:
             found.append(
                 Cost(
