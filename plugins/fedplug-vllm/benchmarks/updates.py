@@ -151,7 +151,8 @@ def main() -> None:
             "",
             f"Bits for each changed weight, and seconds (medians of {ROUNDS} versions). Made by",
             "`python benchmarks/updates.py 12 768` and `python benchmarks/updates.py 18 2048`",
-            f"on {facts['cores']} cores, {facts['processor']}, load average {LOAD:.1f} before the last command.",
+            f"on {facts['cores']} cores, {facts['processor']}, load average {LOAD:.1f} before the last "
+            "command.",
             *EXPLANATION,
             *(rows[key] for key in sorted(rows)),
         ]
