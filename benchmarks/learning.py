@@ -3,9 +3,9 @@
     python -m benchmarks.learning --jobs 2          # trains missing runs, writes results/learning.md
     python -m benchmarks.learning --only Baselines  # replaces the tables whose titles begin so
 
-The runs are those of learning.toml, learning_baselines.toml and learning_secure.toml. Finished rounds are
-kept in the folder runs, so that training continues after an interruption. Nothing is tuned to the data:
-encoders, learning rate and model are the same for all tasks.
+The runs are those of learning.toml and learning_baselines.toml. Finished rounds are kept in the folder runs,
+so that training continues after an interruption. Nothing is tuned to the data: encoders, learning rate and
+model are the same for all tasks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from fedplug.tff.experiment.report.tables import Reached, reach, summarize
 HERE = Path(__file__).parent
 CONFIG = HERE / "learning.toml"
 BASELINES = HERE / "learning_baselines.toml"
-SECURE = HERE / "learning_secure.toml"
 RESULTS = HERE / "results" / "learning.md"
 RUNS = Path("runs")
 TIMED_ROUNDS = 30
@@ -72,12 +71,6 @@ _CLIENT_MOMENTUM = (
 )
 _SERVER_MOMENTUM = (
     "Where the server can keep the momentum, plain `topk` sends as little and needs no second client state."
-)
-_SECURE = (
-    "`sharedk` sends products of each matrix with directions that all clients of a round share, and entries "
-    "of biases that they share, as integers that masks can hide (`fedplug.secure`). The first table of the "
-    "task has `topk(0.01)` with the entries of each client, which masks cannot hide. Without compression "
-    'there are 4 bytes for each parameter; SecAgg+ sends 8, so "up" is twice as high beside it.'
 )
 
 _BOTH_WAYS = ("no compression", "auto; broadcast auto")
@@ -128,21 +121,6 @@ TASKS = (
         timed=False,
         config=BASELINES,
         note=_SERVER_MOMENTUM,
-    ),
-    Task(
-        "Under secure aggregation: digits, 10 of 40 clients a round",
-        "learning-secure-digits",
-        timed=False,
-        config=SECURE,
-        note=_SECURE,
-    ),
-    Task(
-        "Under secure aggregation: Synthetic(1, 1), 8 of 30 clients a round",
-        "learning-secure-synthetic",
-        ("clients_per_round=8", *_SYNTHETIC),
-        timed=False,
-        config=SECURE,
-        note=_SECURE,
     ),
 )
 

@@ -3,7 +3,7 @@
     FEDPLUG_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python -m benchmarks.masks  # trains what runs/masks lacks
     python -m benchmarks.masks --tasks synthetic --seeds 1 101 201
 
-Data, model and training are those of learning_secure.toml, in NumPy. Integers, sums and magnitudes are those
+Data, model and training are those of benchmarks.learning, in NumPy. Integers, sums and magnitudes are those
 of `fedplug.secure.MaskedSum`. The result of each training is kept, so an interrupted run continues. All of
 them take less than an hour on an idle core.
 """
