@@ -22,14 +22,13 @@ if importlib.util.find_spec("tensorflow_federated") is None:
 from fedplug.tff.runtime.tff_repairs import allow_deep_messages, end_workers_of_this_process
 
 if TYPE_CHECKING:
-    from fedplug.tff.runtime.base import Candidates, Runtime, RuntimeHandle, use_runtime
+    from fedplug.tff.runtime.base import Runtime, RuntimeHandle, use_runtime
     from fedplug.tff.runtime.inprocess.context import (
         create_async_execution_context,
         create_sync_execution_context,
     )
 
 __all__ = [
-    "Candidates",
     "Runtime",
     "RuntimeHandle",
     "create_async_execution_context",
@@ -38,7 +37,6 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Candidates": "fedplug.tff.runtime.base",
     "Runtime": "fedplug.tff.runtime.base",
     "RuntimeHandle": "fedplug.tff.runtime.base",
     "create_async_execution_context": "fedplug.tff.runtime.inprocess.context",

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterable
-from dataclasses import dataclass
 from types import TracebackType
 
 import tensorflow_federated as tff
@@ -13,7 +11,7 @@ from fedplug.errors import PluginError
 from fedplug.registry.resolve import find, resolve
 from fedplug.tff.structures import Structure
 
-__all__ = ["Candidate", "Candidates", "Request", "Runtime", "RuntimeHandle", "use_runtime"]
+__all__ = ["Runtime", "RuntimeHandle", "use_runtime"]
 
 
 class Runtime(tff.framework.SyncContext):
@@ -25,9 +23,6 @@ class Runtime(tff.framework.SyncContext):
 
     runs_custom_ops: bool = False
     """Whether computations may hold custom ops. If not, processes are built from stock TensorFlow ops."""
-
-    takes_candidates: bool = False
-    """Whether an argument may be `Candidates`: a round then ends when enough of the clients are done."""
 
     @abc.abstractmethod
     def invoke(self, comp: tff.Computation, arg: Structure) -> Structure:
@@ -49,51 +44,6 @@ class Runtime(tff.framework.SyncContext):
 
         A later `invoke` raises an error, and a second `close` does nothing.
         """
-
-
-@dataclass
-class Request:
-    """A round's request: the number of clients it needs, the preference, and later who took part."""
-
-    needed: int
-    first: str
-    took_part: list[int] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """One client's argument."""
-
-    value: Structure
-    request: Request
-
-
-class Candidates(list[Structure]):
-    """A list argument of a computation, with one value per client and more clients than it needs.
-
-    The runtime must have `Runtime.takes_candidates`. It ends the computation when enough clients are done.
-    For the computation and its results, the other clients did not take part.
-
-    Args:
-        values: One value per client, in order of preference.
-        needed: Number of clients that the round needs.
-        first: `"order"`: takes the first `needed` clients. The next ones replace clients whose workers died
-            or took too long. The result depends on which clients failed, not on timing. `"done"`: takes the
-            clients that are done first. The result depends on timing.
-    """
-
-    def __init__(self, values: Iterable[Structure], needed: int | None = None, first: str = "order") -> None:
-        if needed is None:  # TFF copies the list of an argument, with its elements alone
-            super().__init__(values)
-            self.request: Request = self[0].request
-        else:
-            self.request = Request(needed, first)
-            super().__init__(Candidate(value, self.request) for value in values)
-
-    @property
-    def took_part(self) -> list[int] | None:
-        """The positions of the clients that took part. None before the computation."""
-        return self.request.took_part
 
 
 class RuntimeHandle:

@@ -51,13 +51,11 @@ class Selection(list[ClientDataset]):
 
     Attributes:
         round_num: The number of the round.
-        needed: Number of clients needed. The others at the end of the list are the reserve.
     """
 
-    def __init__(self, clients: Iterable[ClientDataset], round_num: int, needed: int | None = None) -> None:
+    def __init__(self, clients: Iterable[ClientDataset], round_num: int) -> None:
         super().__init__(clients)
         self.round_num = round_num
-        self.needed = len(self) if needed is None else needed
 
 
 def by_client(client_data: object) -> dict[str, Callable[[int], tf.data.Dataset]]:

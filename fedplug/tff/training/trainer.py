@@ -18,7 +18,6 @@ from fedplug.stores.base import StateStore, Tensors
 from fedplug.stores.memory import MemoryStore
 from fedplug.tff import structures
 from fedplug.tff.process.learning.stateful_clients import StatefulClientsProcess
-from fedplug.tff.runtime import Candidates
 from fedplug.tff.structures import Structure
 from fedplug.tff.training.client_data import (
     ClientData,
@@ -32,7 +31,6 @@ from fedplug.tff.training.client_data import (
     check_weights,
     round_of,
 )
-from fedplug.tff.training.over_sampling import OverSampling, asked, with_participation
 from fedplug.tff.training.program_state import CommittedRounds
 
 __all__ = [
@@ -67,7 +65,6 @@ class Trainer:
         clients_per_round: int | None = None,
         seed: int = 0,
         initial_weights: tff.learning.models.ModelWeights | None = None,
-        over_sampling: OverSampling | None = None,
     ) -> None:
         """Opens the store for the process.
 
@@ -81,8 +78,6 @@ class Trainer:
             seed: Seed of the sampling. The clients of a round depend only on it and the round number.
             initial_weights: `tff.learning.models.ModelWeights` to begin with, for instance of a trained Keras
                 model. Default: the weights of the process. Ignored if the store has a round.
-            over_sampling: Lets rounds ask more clients than `clients_per_round`, and continue without those
-                whose workers die or take long. Runtimes without workers ask no additional clients.
 
         Raises:
             ConfigError: There are no clients or fewer than ``clients_per_round``, or an argument has another
@@ -121,9 +116,6 @@ class Trainer:
         if not (_is_whole(seed) and seed >= 0):
             raise ConfigError(f"seed is {seed!r}; it must be a whole number of at least 0")
         self._seed = seed
-        if not isinstance(over_sampling, OverSampling | None):
-            raise ConfigError(f"over_sampling is {over_sampling!r}; it must be an OverSampling(...)")
-        self._over_sampling = over_sampling
         self._process_id = process_id
         self._initial_weights = initial_weights
         store = MemoryStore() if store is None else store
@@ -186,26 +178,16 @@ class Trainer:
         Raises:
             ConfigError: ``round_num`` is not a whole number of at least 0.
         """
-        return self._sample(round_num)[: self._clients_per_round]
-
-    def _sample(self, round_num: int) -> list[str]:
-        """Returns the clients of a round, which do not depend on the reserve, then the reserve."""
         if not (_is_whole(round_num) and round_num >= 0):
             raise ConfigError(f"round_num is {round_num!r}; it must be a whole number of at least 0")
         generator = np.random.default_rng([self._seed, round_num])
         chosen = generator.choice(len(self._datasets), self._clients_per_round, replace=False)
-        if self._over_sampling is None:
-            reserve = chosen[:0]
-        else:
-            others = np.setdiff1d(np.arange(len(self._datasets)), chosen)
-            extra = min(self._over_sampling.reserve(len(chosen)), len(others))
-            reserve = generator.choice(others, extra, replace=False)
-        return [self._client_ids[i] for i in [*sorted(chosen), *reserve]]
+        return [self._client_ids[i] for i in sorted(chosen)]
 
     def select(self, round_num: int) -> Selection:
-        """Returns the clients of `sample` with their data, then the clients in reserve."""
-        clients = [ClientDataset(name, self._datasets[name](round_num)) for name in self._sample(round_num)]
-        return Selection(clients, round_num, self._clients_per_round)
+        """Returns the clients of `sample` with their data."""
+        clients = [ClientDataset(name, self._datasets[name](round_num)) for name in self.sample(round_num)]
+        return Selection(clients, round_num)
 
     def next(self, state: Structure, client_data: Sequence[ClientDataset]) -> Structure:
         """Runs one round and commits the states of server and clients in one transaction.
@@ -215,8 +197,7 @@ class Trainer:
             client_data: The result of `select`, or any clients with their data. Each client at most once.
 
         Returns:
-            A `tff.learning.templates.LearningProcessOutput` of the next state and the metrics; with
-            over-sampling these have ``participation=<asked=int32,took_part=int32>``.
+            A `tff.learning.templates.LearningProcessOutput` of the next state and the metrics.
 
         Raises:
             ConfigError: There is no client, a client is there twice, a dataset has another element type than
@@ -229,15 +210,10 @@ class Trainer:
         check_elements(client_data, self._element_type)
         round_num = round_of(state) + 1
         check_round(round_num, self.last_round, client_data)
-        ids, data = self._asked(client_data)
+        ids, data = [client.client_id for client in client_data], [client.dataset for client in client_data]
         known = self._states.view_clients(ids)  # the runtime need not copy these
         output = self.process.next(state, data, list(self._as_states(ids, known).values()))
-        round_metrics = output["metrics"]
-        metadata: dict[str, list[str]] = {}
-        if isinstance(data, Candidates):
-            round_metrics, metadata = with_participation(round_metrics, data, ids)
-            ids = metadata["took_part"]
-        metrics = _to_json(round_metrics)
+        metrics = _to_json(output["metrics"])
         _log_no_update(round_num, metrics, len(ids))
         self._states.commit(
             round_num,
@@ -246,7 +222,7 @@ class Trainer:
                 for client_id, client_state in zip(ids, output["client_states"], strict=True)
             },
             server_state=_to_arrays(output["state"], self._state_type),
-            metadata={"metrics": metrics, "provenance": self.process.provenance, **metadata},
+            metadata={"metrics": metrics, "provenance": self.process.provenance},
         )
         resolve.notify(
             "fedplug_round_finished",
@@ -255,7 +231,7 @@ class Trainer:
             round_num=round_num,
             metrics=metrics,
         )
-        return tff.learning.templates.LearningProcessOutput(output["state"], round_metrics)
+        return tff.learning.templates.LearningProcessOutput(output["state"], output["metrics"])
 
     def run(
         self, rounds: int, on_round: Callable[[int, Structure, Structure], None] | None = None
@@ -309,14 +285,6 @@ class Trainer:
             return self._first_client_state
         paths = structures.paths(self._client_state_type)
         return structures.unflatten([arrays[path] for path in paths], self._client_state_type)
-
-    def _asked(self, client_data: Sequence[ClientDataset]) -> tuple[list[str], list[Structure]]:
-        """Returns the ids and the data of the asked clients."""
-        ids, data = [client.client_id for client in client_data], [client.dataset for client in client_data]
-        if isinstance(client_data, Selection) and self._over_sampling is not None:
-            data = asked(data, client_data.needed, self._over_sampling)
-            ids = ids[: len(data)]
-        return ids, data
 
     @functools.cached_property
     def _first_client_state(self) -> Structure:

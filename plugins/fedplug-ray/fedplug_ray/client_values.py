@@ -1,4 +1,4 @@
-"""Clients' arguments that workers make, and candidates.
+"""Clients' arguments that workers make.
 
 A list with one value per client may mix them with ordinary values.
 """
@@ -9,18 +9,11 @@ import collections
 
 import tensorflow_federated as tff
 
-from fedplug.tff.runtime.base import Candidate, Request
 from fedplug.tff.runtime.inprocess.values import Clients, ingest, materialize
 from fedplug.tff.runtime.tff_internals import computation_pb2, transform_args
 from fedplug_ray.messages import Late, OnWorker, Value
 
-__all__ = ["hand_out", "here", "of_clients", "request_of", "set_apart", "take_in", "to_arrays"]
-
-
-class _OfCandidates(Clients):
-    """One value per candidate, with the caller's request."""
-
-    request: Request
+__all__ = ["hand_out", "here", "set_apart", "take_in", "to_arrays"]
 
 
 def here(value: Value) -> Value:
@@ -31,21 +24,6 @@ def here(value: Value) -> Value:
         return value
     kind = tff.types.deserialize_type(computation_pb2.Type.FromString(value.kind))
     return ingest(value.source.function(*value.source.arguments), kind)
-
-
-def request_of(value: Value) -> Request | None:
-    """Returns the caller's request, if an argument has candidates."""
-    if isinstance(value, _OfCandidates):
-        return value.request
-    found = [request for part in value if (request := request_of(part))] if type(value) is tuple else []
-    return found[0] if found else None
-
-
-def of_clients(value: Value, clients: list[int]) -> Value:
-    """Returns an argument for a part of the clients."""
-    if isinstance(value, Clients):
-        return Clients(value[client] for client in clients)
-    return tuple([of_clients(part, clients) for part in value]) if type(value) is tuple else value
 
 
 class _Leaf:
@@ -100,11 +78,7 @@ def take_in(value: Value, type_spec: tff.Type) -> Value:
     is_by_client = isinstance(type_spec, tff.FederatedType) and not type_spec.all_equal
     if not (is_by_client and isinstance(value, list | tuple)):
         return ingest(value, type_spec)
-    if not (value and isinstance(value[0], Candidate)):
-        return Clients(_take_in_one(member, type_spec.member) for member in value)
-    values = _OfCandidates(_take_in_one(candidate.value, type_spec.member) for candidate in value)
-    values.request = value[0].request
-    return values
+    return Clients(_take_in_one(member, type_spec.member) for member in value)
 
 
 def _take_in_one(value: Value, kind: tff.Type) -> Value:

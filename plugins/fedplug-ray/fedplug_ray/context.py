@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 from collections.abc import Callable
 
 import ray
-import tensorflow_federated as tff
 
 from fedplug.errors import ConfigError
 from fedplug.tff.runtime.graphs.devices import RuntimeDevice
@@ -17,18 +15,10 @@ from fedplug.tff.runtime.inprocess.context import (
     InProcessSyncContext,
     create_round_threads,
 )
-from fedplug.tff.runtime.inprocess.executor import InProcessExecutorFactory, Program, compile_program
-from fedplug.tff.runtime.inprocess.invocation import Invocation
-from fedplug_ray.client_values import (
-    hand_out,
-    of_clients,
-    request_of,
-    set_apart,
-    take_in,
-    to_arrays,
-)
+from fedplug.tff.runtime.inprocess.executor import InProcessExecutorFactory, compile_program
+from fedplug_ray.client_values import hand_out, set_apart, take_in, to_arrays
 from fedplug_ray.messages import Value
-from fedplug_ray.pool import Choosing, Chosen, ClientsChosen, WorkerPool
+from fedplug_ray.pool import WorkerPool
 from fedplug_ray.worker import start_worker
 from fedplug_ray.workers import Limits, Workers
 
@@ -122,8 +112,6 @@ class RayContext(InProcessSyncContext):
         connected: Whether `close` ends the connection to the cluster.
     """
 
-    takes_candidates = True
-
     def __init__(self, workers: Workers, width: int, default_num_clients: int, connected: bool) -> None:
         self._connected = connected
         self._workers = workers
@@ -132,7 +120,7 @@ class RayContext(InProcessSyncContext):
         factory = InProcessExecutorFactory(
             self._pool, rounds, default_num_clients, take_in=take_in, hand_out=hand_out
         )
-        super().__init__(_AsyncContext(factory, rounds, self._compile, to_arrays))
+        super().__init__(_AsyncContext(factory, rounds, compile_program, to_arrays))
 
     def close(self) -> None:
         """Ends the workers, and the connection to the cluster if this context made it."""
@@ -140,34 +128,6 @@ class RayContext(InProcessSyncContext):
         super().close()
         if self._connected:
             ray.shutdown()
-
-    def _compile(self, computation: tff.framework.ConcreteComputation) -> Program:
-        program = compile_program(computation)
-
-        def make(names: dict[str, Value], invocation: Invocation) -> Value:
-            function = program.make(names, invocation)
-            return functools.partial(self._run, function) if callable(function) else function
-
-        return dataclasses.replace(program, make=make)
-
-    def _run(
-        self, function: Callable[[object, Invocation], object], argument: Value, invocation: Invocation
-    ) -> Value:
-        """Calls a function; of candidates, those take part that are chosen after the first pass."""
-        request = request_of(argument)
-        if request is None:
-            return function(argument, invocation)
-        try:
-            choosing = Choosing(self._pool, request, invocation)
-            function(argument, Invocation(invocation.name, invocation.num_clients, choosing))
-            chosen, results = list(range(request.needed)), None  # nothing runs at clients
-        except ClientsChosen as choice:
-            chosen, results = choice.clients, choice.results
-        request.took_part = chosen
-        pool = self._pool if results is None else Chosen(self._pool, results)
-        again = Invocation(invocation.name, len(chosen), pool)
-        again.cancellation = invocation.cancellation
-        return function(of_clients(argument, chosen), again)
 
 
 def _check_at_least(least: int, **numbers: int) -> None:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from weakref import WeakKeyDictionary
 
 import ray
 import tensorflow_federated as tff
 
-from fedplug.errors import WorkerError
-from fedplug.tff.runtime.base import Request
 from fedplug.tff.runtime.inprocess.invocation import ClientPool, Invocation
 from fedplug.tff.runtime.inprocess.passes import ClientWork
 from fedplug.tff.runtime.inprocess.values import of_client
@@ -20,7 +17,7 @@ from fedplug_ray.messages import ClientTask, Late, Shared, Value, columns_of, de
 from fedplug_ray.worker import described
 from fedplug_ray.workers import Workers
 
-__all__ = ["Choosing", "Chosen", "ClientsChosen", "WorkerPool"]
+__all__ = ["WorkerPool"]
 
 _Paths = frozenset[tuple[int, ...]]
 
@@ -76,102 +73,6 @@ class WorkerPool(ClientPool):
             return deserialize(result)
 
         return on_a_worker
-
-
-class ClientsChosen(Exception):  # noqa: N818 (it is no error)
-    """Ends the attempt of a round with candidates: has the clients that take part, and their results."""
-
-    def __init__(self, clients: list[int], results: list[Value]) -> None:
-        super().__init__(clients)
-        self.clients = clients
-        self.results = results
-
-
-class Choosing(ClientPool):
-    """Runs the first pass of a round for all candidates, and chooses those that take part.
-
-    Args:
-        pool: The pool that does the work.
-        request: The number of clients that the round needs, and the preference, see `Candidates`.
-        invocation: The call, which may be cancelled meanwhile.
-    """
-
-    def __init__(self, pool: WorkerPool, request: Request, invocation: Invocation) -> None:
-        super().__init__(pool.width)
-        self._pool, self._request, self._invocation = pool, request, invocation
-
-    def elsewhere(
-        self, work: ClientWork, given: Mapping[str, Value], invocation: Invocation
-    ) -> Callable[[int], Value]:
-        """See `WorkerPool.elsewhere`."""
-        return self._pool.elsewhere(work, given, invocation)
-
-    def run(
-        self,
-        clients: int,
-        work: Callable[[int], Value],
-        take: Callable[[int, Value], None],
-        on_failure: Callable[[], None],
-    ) -> None:
-        """Does the work of as many clients as are needed.
-
-        Raises:
-            ClientsChosen: Enough clients are done.
-            WorkerError: Too few are.
-        """
-        with ThreadPoolExecutor(min(self.width, clients)) as threads:
-            futures = [threads.submit(work, client) for client in range(clients)]
-            try:
-                while (chosen := self._choice(futures)) is None:
-                    self._invocation.cancellation.check()
-                    wait([f for f in futures if not f.done()], timeout=0.1, return_when=FIRST_COMPLETED)
-            finally:
-                threads.shutdown(wait=False, cancel_futures=True)
-                on_failure()  # stops the others
-        raise ClientsChosen(chosen, [futures[client].result() for client in chosen])
-
-    def _choice(self, futures: list[Future[object]]) -> list[int] | None:
-        """Returns the clients that take part. None as long as that is not decided."""
-        needed, ended = self._request.needed, {c: f for c, f in enumerate(futures) if f.done()}
-        errors = {client: future.exception() for client, future in ended.items()}
-        for error in errors.values():
-            if error is not None and not isinstance(error, WorkerError):
-                raise error
-        chosen: list[int] = []
-        for client in range(len(futures)):
-            if client not in ended and self._request.first == "order":
-                return None
-            if client in ended and errors[client] is None:
-                chosen.append(client)
-            if len(chosen) == needed:
-                return chosen
-        if len(ended) < len(futures):
-            return None
-        raise WorkerError(
-            f"{self._invocation.name} needs {needed} clients, and only {len(chosen)} of {len(futures)} are "
-            "done; the workers of the others died or took too long"
-        )
-
-
-class Chosen(ClientPool):
-    """Runs a round of the chosen clients, whose first pass is done.
-
-    Args:
-        pool: The pool that does the work of later passes.
-        results: The results of the first pass.
-    """
-
-    def __init__(self, pool: WorkerPool, results: list[Value]) -> None:
-        super().__init__(pool.width)
-        self._pool = pool
-        self._results: list[Value] | None = results
-
-    def elsewhere(
-        self, work: ClientWork, given: Mapping[str, Value], invocation: Invocation
-    ) -> Callable[[int], Value]:
-        """See `WorkerPool.elsewhere`."""
-        results, self._results = self._results, None
-        return self._pool.elsewhere(work, given, invocation) if results is None else results.__getitem__
 
 
 def _shared(value: Value) -> Shared:

@@ -20,7 +20,6 @@ from fedplug_ray.messages import serialize
 
 import fedplug
 from fedplug.errors import ComputationError, ConfigError, WorkerError
-from fedplug.tff.runtime import Candidates
 
 I32, F32 = np.int32, np.float32
 STATE = tff.TensorType(F32, [1000])
@@ -174,7 +173,7 @@ def test_an_unreachable_cluster_is_an_error_with_advice(monkeypatch, address, re
 def test_the_lines_of_the_documentation_run(on_ray, monkeypatch):
     pages = (Path(__file__).parents[1] / "README.md", Path(__file__).parents[3] / "docs" / "scaling.md")
     text = "".join(page.read_text(encoding="utf-8") for page in pages)
-    readme, first, second, last = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    readme, first, second = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
 
     class Process:
         """A process as short as can be, with the arguments and results of those the page speaks of."""
@@ -191,18 +190,14 @@ def test_the_lines_of_the_documentation_run(on_ray, monkeypatch):
         on_ray(2)
 
     monkeypatch.setattr(fedplug, "use_runtime", use_runtime)
-    monkeypatch.setattr(fedplug, "Trainer", lambda *arguments, **options: options)
     names = {
         "process": Process,
-        "client_data": {},
         "sampled": ["a", "b"],
         "load_dataset": lambda client_id: I32(ord(client_id)),
         "states": {"a": np.zeros(1000, F32), "b": np.zeros(1000, F32)},
     }
     exec(readme + first + second, names)
     np.testing.assert_array_equal(names["states"]["b"], np.full(1000, ord("b"), F32))
-    exec(last, names)
-    assert names["trainer"]["over_sampling"].reserve(100) == 30
 
 
 def test_clients_values_elsewhere_are_passed_by_and_others_become_arrays():
@@ -217,26 +212,6 @@ def test_clients_values_elsewhere_are_passed_by_and_others_become_arrays():
     assert isinstance(nested["model"], np.ndarray)
     assert [type(number) for number in numbers] == [np.int32] * 2
     assert client_values.to_arrays(client_values.set_apart(data)) is data
-
-
-@pytest.mark.parametrize("first", ["order", "done"])
-def test_the_first_of_more_candidates_have_the_bits_of_a_round_without_the_others(
-    first, on_ray, assert_same_bits
-):
-    on_ray(retries=0)
-    candidates = Candidates([*range(4), on_worker(die), *range(5, 9)], needed=7, first=first)
-    found = round_of(candidates, states_of(9))
-    took_part = candidates.took_part
-    assert len(took_part) == 7
-    assert 4 not in took_part
-    assert first == "done" or took_part == [0, 1, 2, 3, 5, 6, 7]
-    assert_same_bits(found, round_of(took_part, states_of(7)))
-
-
-def test_a_round_with_too_few_clients_fails(on_ray):
-    on_ray(retries=0)
-    with pytest.raises(WorkerError, match="'round_of' needs 4 clients, and only 3 of 5 are done"):
-        round_of(Candidates([0, 1, 2, on_worker(die), on_worker(die)], needed=4), states_of(5))
 
 
 def test_a_client_is_not_sent_the_servers_optimizer(on_ray, monkeypatch):
