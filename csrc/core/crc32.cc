@@ -20,11 +20,7 @@
 #include <vector>
 
 #include "core/base/parallel.h"
-#include "core/simd/level.h"
-
-#if FEDPLUG_SIMD_X86
-#include "core/simd/avx512.h"
-#endif
+#include "core/simd/vector.h"
 
 namespace fedplug {
 namespace {

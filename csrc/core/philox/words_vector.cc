@@ -1,5 +1,5 @@
 // The loops of words.h, written once over the Words and Floats of simd/avx512.h or avx2.h, and compiled
-// for both (simd/vector.h). In registers of words, each 64-bit lane has one word of a draw in its lower
+// for both. In registers of words, each 64-bit lane has one word of a draw in its lower
 // half. The multiplication ignores the upper half, so a product is the next word in place, and lanes are
 // shuffled only at the end.
 #include <cstdint>
@@ -31,8 +31,8 @@ FEDPLUG_TARGET FEDPLUG_ALWAYS_INLINE void DrawAtOnce(
   const Register factor2 = V::Broadcast(Philox::kFactors[1]);
   Register w0[kSide], w1[kSide], w2[kSide], w3[kSide];
   for (int s = 0; s < kSide; ++s) {
-    w0[s] = V::Iota(first_draw + s * V::kLanes);
-    w1[s] = V::High(w0[s]);
+    w0[s] = V::Iota(static_cast<std::uint64_t>(first_draw + s * V::kLanes));
+    w1[s] = w0[s] >> 32;
     w2[s] = V::Broadcast(philox.stream()[0]);
     w3[s] = V::Broadcast(philox.stream()[1]);
   }
@@ -43,8 +43,8 @@ FEDPLUG_TARGET FEDPLUG_ALWAYS_INLINE void DrawAtOnce(
     for (int s = 0; s < kSide; ++s) {
       const Register product0 = V::Multiply(w0[s], factor0);
       const Register product2 = V::Multiply(w2[s], factor2);
-      w0[s] = V::Xor(V::High(product2), w1[s], key0);
-      w2[s] = V::Xor(V::High(product0), w3[s], key1);
+      w0[s] = V::Xor(product2 >> 32, w1[s], key0);
+      w2[s] = V::Xor(product0 >> 32, w3[s], key1);
       w1[s] = product2;
       w3[s] = product0;
     }
@@ -88,10 +88,12 @@ namespace {
 constexpr float kNoFraction = 0x1.8p23f;
 
 // As Philox::ToUniform.
-template <typename F, typename Words>
-FEDPLUG_TARGET FEDPLUG_ALWAYS_INLINE typename F::Register Uniform(Words words) {
-  return F::Minus(F::FromWords(words, 0x7fffffu, 0x3f800000u),
-                  F::Broadcast(1.0f));
+template <typename F, typename Register>
+FEDPLUG_TARGET FEDPLUG_ALWAYS_INLINE typename F::Register Uniform(
+    Register words) {
+  constexpr std::uint64_t kFraction = 0x007fffff007fffff;
+  constexpr std::uint64_t kOne = 0x3f8000003f800000;
+  return typename F::Register((words & kFraction) | kOne) - 1.0f;
 }
 
 template <typename V, typename F>
@@ -101,24 +103,21 @@ FEDPLUG_TARGET void DitherAtRandom(const Philox& philox,
                                    std::uint8_t* levels) {
   using Register = typename F::Register;
   constexpr int kRegisters = philox::kRegisters<V>;
-  const Register one_scale = F::Broadcast(scale);
-  const Register whole = F::Broadcast(static_cast<float>(top));
+  const auto whole = static_cast<float>(top);
   const Register down = F::Broadcast(kNoFraction + static_cast<float>(top));
   const Register up = F::Broadcast(kNoFraction + static_cast<float>(top + 1));
   for (std::int64_t done = 0; done < n; done += kRegisters * F::kLanes) {
     Register exact[kRegisters];
     for (int r = 0; r < kRegisters; ++r) {
-      exact[r] = F::Times(F::Over(F::Load(x + done + r * F::kLanes), one_scale),
-                          whole);
+      exact[r] = F::Load(x + done + r * F::kLanes) / scale * whole;
     }
     typename V::Register words[kRegisters];
     philox::DrawAtOnce<V>(philox, first_draw + done / Philox::kWords, words);
     for (int r = 0; r < kRegisters; ++r) {
       const Register below = F::Floor(exact[r]);
-      const auto goes_up =
-          F::Below(Uniform<F>(words[r]), F::Minus(exact[r], below));
+      const auto goes_up = Uniform<F>(words[r]) < exact[r] - below;
       F::StoreBytes(levels + done + r * F::kLanes,
-                    F::Plus(below, F::Choose(goes_up, up, down)));
+                    below + (goes_up ? up : down));
     }
   }
 }

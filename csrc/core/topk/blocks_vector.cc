@@ -1,5 +1,4 @@
-// The loops of blocks.h, written once over a vector V of simd/avx512.h, avx2.h or neon.h, and compiled for
-// each (simd/vector.h). Elements that do not fill a vector take the plain loops.
+// The loops of blocks.h, written once over a vector V of simd/vector.h, and compiled for each SIMD level. Elements that do not fill a vector take the plain loops.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -29,7 +28,7 @@ using Hits = std::int32_t[kBlock / V::kLanes + 1];
 template <typename V>
 FEDPLUG_TARGET inline BitsOf<V> LargerOf(BitsOf<V> rest,
                                          typename V::Register largest) {
-  const auto key = static_cast<BitsOf<V>>(V::Largest(largest));
+  const BitsOf<V> key = V::Largest(largest);
   return key > rest ? key : rest;
 }
 
@@ -55,7 +54,7 @@ FEDPLUG_TARGET BitsOf<V> CountPass(const typename V::Element* delta,
   using T = typename V::Element;
   const auto lo = V::BoundOf(range.lo);
   const auto hi = V::BoundOf(range.hi);
-  const auto edge = V::Broadcast(range.edge);
+  const auto edge = V::BoundOf(range.edge + 1);
   const bool has_edge = range.edge != PivotRange<T>::kNoEdge;
   CountCursor<T> at = *cursor;
   auto largest = V::Broadcast(0);
@@ -89,7 +88,7 @@ template <typename V>
 FEDPLUG_TARGET inline void List(typename V::Register a,
                                 typename V::Register keys,
                                 typename V::Indices indices,
-                                typename V::Bound lo,
+                                typename V::Register lo,
                                 PartitionCursor<typename V::Element>* cursor) {
   const auto listed = V::AtLeast(keys, lo);
   V::Store(cursor->values + cursor->count, V::Pack(a, listed));
@@ -151,7 +150,7 @@ FEDPLUG_TARGET inline void Note(typename V::Register a,
                                 const typename V::Element* residual,
                                 const UndoNotes<typename V::Element>& notes) {
   auto distances = V::Distances(a, delta + i, residual + i);
-  if (__builtin_expect(!V::AreNear(distances, keys), 0)) {
+  if (__builtin_expect(V::AnyNegative(V::TooFar(distances, keys)), 0)) {
     __builtin_memcpy(notes.residuals + i, residual + i,
                      V::kLanes * sizeof(typename V::Element));
     distances = V::Broadcast(notes.kNone);
@@ -292,7 +291,7 @@ FEDPLUG_TARGET BitsOf<V> PartitionDense(
   const auto lo = V::BoundOf(range.lo);
   const auto hi = V::BoundOf(range.hi);
   PartitionCursor<typename V::Element> at = *cursor;
-  auto indices = V::Iota(first_index);
+  auto indices = V::Places::Iota(first_index);
   auto largest = V::Broadcast(0);
   std::int64_t i = 0;
   for (; i + V::kLanes <= n; i += V::kLanes) {
@@ -305,7 +304,7 @@ FEDPLUG_TARGET BitsOf<V> PartitionDense(
     }
     V::Store(residual_out + i, V::KeepBelow(a, keys, hi));
     List<V>(a, keys, indices, lo, &at);
-    indices = V::Plus(indices, V::kLanes);
+    indices += V::kLanes;
   }
   return FinishPartition<V, kNotes<kWrites>>(delta, residual_in, residual_out,
                                              i, n, first_index, range, largest,
@@ -341,7 +340,7 @@ FEDPLUG_TARGET void Compact(const typename V::Element* values,
   CompactCursor<typename V::Element> at = *cursor;
   for (std::int64_t j = 0; j < n; j += V::kLanes) {
     const auto a = V::Load(values + j);
-    const auto index = V::LoadIndices(indices + j);
+    const auto index = V::Places::Load(indices + j);
     const auto keys = V::Keys(a);
     const auto taken = static_cast<typename V::Mask>(
         V::AtLeast(keys, from_bound) & FrontLanes<V>(n - j));

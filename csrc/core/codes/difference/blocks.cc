@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#if FEDPLUG_SIMD_X86
-#include "core/simd/avx512.h"
-#endif
+#include "core/simd/vector.h"
 
 namespace fedplug::differences {
 namespace {

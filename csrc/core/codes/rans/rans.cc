@@ -34,10 +34,11 @@ FEDPLUG_ALWAYS_INLINE std::uint8_t Take(const std::uint32_t* table,
 // one.
 EncodeLoop* EncodeLoopFor(SimdLevel level) {
 #if FEDPLUG_SIMD_X86
-  if (level == SimdLevel::kAvx512) return EncodeGroupsAvx512;
-  if (level == SimdLevel::kAvx2) return EncodeGroupsAvx2;
+  if (level == SimdLevel::kAvx512)
+    return VectorEncodeLoop<SimdLevel::kAvx512>();
+  if (level == SimdLevel::kAvx2) return VectorEncodeLoop<SimdLevel::kAvx2>();
 #elif FEDPLUG_SIMD_NEON
-  if (level == SimdLevel::kNeon) return EncodeGroupsNeon;
+  if (level == SimdLevel::kNeon) return VectorEncodeLoop<SimdLevel::kNeon>();
 #endif
   static_cast<void>(level);
   return nullptr;

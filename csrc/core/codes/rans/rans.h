@@ -30,10 +30,9 @@ using EncodeLoop = std::int64_t(const EncoderTable& table,
                                 const std::uint16_t* begin,
                                 std::uint32_t* states, std::uint16_t** next);
 
-// REQUIRES: IsSupported of the level they are named after
-EncodeLoop EncodeGroupsAvx2;
-EncodeLoop EncodeGroupsAvx512;
-EncodeLoop EncodeGroupsNeon;
+// The loop of rans_vector.cc. REQUIRES: IsSupported(kLevel)
+template <SimdLevel kLevel>
+EncodeLoop* VectorEncodeLoop();
 
 // Decodes groups of kMostLanes symbols while there are enough words, and
 // returns the number of symbols.
@@ -84,7 +83,7 @@ class Encoder {
   // REQUIRES: no symbol has frequency 0, n is a multiple of the lanes in every
   //           call but the first
   // COST:     of few lanes one product of 64 bits per symbol. Else see
-  //           loops.h
+  //           EncodeLoop
   bool Encode(const std::uint8_t* symbols, std::int64_t n);
 
   const States& states() const { return states_; }
