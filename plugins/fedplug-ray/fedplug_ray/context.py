@@ -15,7 +15,7 @@ from fedplug.tff.runtime.inprocess.context import (
     InProcessSyncContext,
     create_round_threads,
 )
-from fedplug.tff.runtime.inprocess.executor import InProcessExecutorFactory, compile_program
+from fedplug.tff.runtime.inprocess.executor import InProcessExecutorFactory
 from fedplug_ray.client_values import hand_out, set_apart, take_in, to_arrays
 from fedplug_ray.messages import Value
 from fedplug_ray.pool import WorkerPool
@@ -120,7 +120,7 @@ class RayContext(InProcessSyncContext):
         factory = InProcessExecutorFactory(
             self._pool, rounds, default_num_clients, take_in=take_in, hand_out=hand_out
         )
-        super().__init__(_AsyncContext(factory, rounds, compile_program, to_arrays))
+        super().__init__(_AsyncContext(factory, rounds, to_arrays))
 
     def close(self) -> None:
         """Ends the workers, and the connection to the cluster if this context made it."""

@@ -19,7 +19,7 @@ import tensorflow_federated as tff
 from fedplug.tff.runtime.base import Runtime
 from fedplug.tff.runtime.graphs.devices import RuntimeDevice
 from fedplug.tff.runtime.inprocess.event_loop import LoopThread
-from fedplug.tff.runtime.inprocess.executor import Compile, InProcessExecutorFactory, Program, compile_program
+from fedplug.tff.runtime.inprocess.executor import InProcessExecutorFactory, Program, compile_program
 from fedplug.tff.runtime.inprocess.invocation import ClientPool
 from fedplug.tff.runtime.inprocess.values import Value, to_arrays
 
@@ -86,7 +86,6 @@ class InProcessAsyncContext(tff.framework.AsyncExecutionContext):
     Args:
         factory: The factory of executors.
         rounds: Threads in which computations are compiled.
-        compile_: A function that compiles a computation for the executors.
         to_arrays: A function that converts tensors in arguments and results to arrays, such as TFF's
             `transform_args`.
     """
@@ -97,11 +96,9 @@ class InProcessAsyncContext(tff.framework.AsyncExecutionContext):
         self,
         factory: InProcessExecutorFactory,
         rounds: ThreadPoolExecutor,
-        compile_: Compile = compile_program,
         to_arrays: Callable[[Value], Value] = to_arrays,
     ) -> None:
         self._rounds = rounds
-        self._compile_program = compile_
         self._programs: dict[int, Program] = {}
         self._compiling = threading.Lock()
         self._process = os.getpid()
@@ -135,7 +132,7 @@ class InProcessAsyncContext(tff.framework.AsyncExecutionContext):
         with self._compiling:
             program = self._programs.get(id(comp))
             if program is None:
-                self._programs[id(comp)] = program = self._compile_program(comp)
+                self._programs[id(comp)] = program = compile_program(comp)
                 weakref.finalize(comp, self._programs.pop, id(comp), None).atexit = False
             return program
 

@@ -22,7 +22,7 @@ from fedplug.tff.runtime.inprocess.planner import computation_name, plan
 from fedplug.tff.runtime.inprocess.values import Value, ingest, materialize
 from fedplug.tff.runtime.tff_internals import Executor, ExecutorValue, computation_pb2
 
-__all__ = ["Compile", "InProcessExecutorFactory", "Program", "compile_program"]
+__all__ = ["InProcessExecutorFactory", "Program", "compile_program"]
 
 
 Compile = Callable[[tff.framework.ConcreteComputation], "Program"]
