@@ -13,9 +13,10 @@ namespace fedplug::python {
 
 // Before Python 3.12 its header declares these with C++ linkage.
 extern "C" {
-int PyTraceMalloc_Track(unsigned int domain, std::uintptr_t block,
-                        std::size_t bytes);
-int PyTraceMalloc_Untrack(unsigned int domain, std::uintptr_t block);
+PyAPI_FUNC(int) PyTraceMalloc_Track(unsigned int domain, std::uintptr_t block,
+                                    std::size_t bytes);
+PyAPI_FUNC(int)
+    PyTraceMalloc_Untrack(unsigned int domain, std::uintptr_t block);
 }
 
 namespace {
