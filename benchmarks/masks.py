@@ -1,7 +1,6 @@
 """Measures, seed by seed, what masked sums lose to no compression: writes benchmarks/results/masks.md.
 
     FEDPLUG_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python -m benchmarks.masks  # trains what runs/masks lacks
-    python -m benchmarks.masks --tasks synthetic --seeds 1 101 201
 
 Data, model and training are those of benchmarks.learning, in NumPy. Integers, sums and magnitudes are those
 of `fedplug.secure.MaskedSum`. The result of each training is kept, so an interrupted run continues. All of
@@ -10,15 +9,14 @@ them take less than an hour on an idle core.
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import itertools
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,17 +29,19 @@ from fedplug.tff.experiment.data.load import load_data
 
 RESULTS = Path(__file__).parent / "results" / "masks.md"
 RUNS = Path("runs") / "masks.jsonl"
-ROUNDS, MEASURED, BATCH, RATE = 300, 10, 10, np.float32(0.05)
+ROUNDS, BATCH, RATE = 300, 10, np.float32(0.05)
+MEASURED, FEW = 100, 10
 
 _MADE = """# What masked sums lose, seed by seed
 
 Made by `python -m benchmarks.masks` on {date}: {machine}.
 
-Test accuracy after {rounds} rounds in %, the mean of the last 10, and differences from no compression in
-points. Data, networks and learning rate are those of [learning.md](learning.md), in another order of clients.
-SecAgg+ sends 8 bytes for each parameter. "Clipped": each update is clipped to a norm that 80 % of earlier
-updates did not exceed, also without compression. Seeds 101 and 201 are the data of seed 1 with other weights
-and another order of clients. Rows that have not run are omitted.
+Test accuracy in %, the mean of rounds {first} to {rounds}, and differences from no compression in points.
+Data, networks and learning rate are those of [learning.md](learning.md), in another order of clients. SecAgg+
+sends 8 bytes for each parameter. "Changes": the standard deviation of the accuracy between these rounds.
+"Other draws": the same data and weights, but other draws of clients and examples. "Clipped": each update is
+clipped to a norm that 80 % of earlier updates did not exceed, also without compression. The second table of a
+task has the mean of the last {few} rounds only. Trainings that have not run are omitted.
 
 """
 _TITLES = {
@@ -67,10 +67,12 @@ class Scheme(NamedTuple):
     Attributes:
         encoder: The encoder of the masked sum. Empty: the update itself.
         clipped: Whether updates are clipped to a norm that 80 % of earlier updates had.
+        draw: The draw of clients and examples.
     """
 
     encoder: str = ""
     clipped: bool = False
+    draw: int = 0
 
 
 TASKS = {
@@ -81,8 +83,8 @@ NEW = "sharedk(0.25, clients=10, rank=8, max_weight=2000)"
 SCHEMES = {
     "no compression": Scheme(),
     NEW: Scheme(NEW),
-    "with 24 bits": Scheme("sharedk(0.25, clients=10, bits=24, rank=8, max_weight=2000)"),
-    "with 8 bits": Scheme("sharedk(0.25, clients=10, bits=8, rank=8, max_weight=2000)"),
+    "other draws, no compression": Scheme(draw=1),
+    f"other draws, {NEW}": Scheme(NEW, draw=1),
     "clipped, no compression": Scheme(clipped=True),
     f"clipped, {NEW}": Scheme(NEW, clipped=True),
 }
@@ -155,12 +157,9 @@ class Clipping:
         self._within = []
 
 
-def train(task: Task, scheme: Scheme, seed: int) -> dict[str, float]:
-    """Returns the accuracy of the last rounds, and the inequality of the clients.
-
-    Seeds from 100 on repeat the data of ``seed % 100`` with other weights and another order of clients.
-    """
-    data = load_data(task.data, seed % 100)
+def train(task: Task, scheme: Scheme, seed: int) -> dict[str, Any]:
+    """Returns the accuracies of the last rounds, and the inequality of the clients."""
+    data = load_data(task.data, seed)
     clients = [(x.reshape(len(x), -1), y) for x, y in data.clients.values()]
     test_x, test_y = data.test
     test_x = test_x.reshape(len(test_x), -1)
@@ -170,14 +169,15 @@ def train(task: Task, scheme: Scheme, seed: int) -> dict[str, float]:
     residuals = [masked.init_client() if masked else {} for _ in clients]
     clipping, accuracies = Clipping(), []
     for round_num in range(ROUNDS):
-        rng = np.random.default_rng([seed, 2, round_num])
+        rng = np.random.default_rng([seed, 2 + 10 * scheme.draw, round_num])
         message = masked.message(server) if masked else b""
         total: object = 0
         mean = {name: np.zeros_like(x) for name, x in network.model.items()}
         drawn = rng.choice(len(clients), task.clients, replace=False)
         weights = [len(clients[i][1]) for i in drawn]
         for i, weight in zip(drawn.tolist(), weights, strict=True):
-            update = network.update(*clients[i], np.random.default_rng([seed, 3, round_num, i]))
+            order = np.random.default_rng([seed, 3 + 10 * scheme.draw, round_num, i])
+            update = network.update(*clients[i], order)
             if scheme.clipped:
                 update = clipping.clip(update)
             if masked:
@@ -197,65 +197,75 @@ def train(task: Task, scheme: Scheme, seed: int) -> dict[str, float]:
     sizes = [len(y) for _, y in clients]
     parameters = sum(x.size for x in network.model.values())
     return {
-        "accuracy": float(np.mean(accuracies)),
+        "accuracies": np.round(accuracies, 3).tolist(),
         "largest share": max(sizes) / sum(sizes),
         "of SecAgg+": masked.length * masked.bits / 8 / (8 * parameters) if masked else 1.0,
     }
 
 
-def read_results() -> dict[tuple[str, str, int], dict[str, float]]:
+def read_results() -> dict[tuple[str, str, int], dict[str, Any]]:
     """Returns the results of finished trainings by task, scheme and seed."""
     lines = RUNS.read_text(encoding="utf-8").splitlines() if RUNS.exists() else []
     rows = [json.loads(line) for line in lines]
     return {(row.pop("task"), row.pop("scheme"), row.pop("seed")): row for row in rows}
 
 
-def table(task: str) -> str:
-    """Returns the table of a task. Its columns are seeds."""
-    found = {key[1:]: row for key, row in read_results().items() if key[0] == task}
-    seeds = sorted({seed for _, seed in found})
-    rows = [["", "of SecAgg+'s bytes", "mean", *(f"seed {seed}" for seed in seeds)]]
-    rows.append(["---", *["---:"] * (len(seeds) + 2)])
-    shares = {seed: row["largest share"] for (_, seed), row in found.items()}
-    rows.append(["share of the largest client", "", "", *(f"{100 * shares[seed]:.0f} %" for seed in seeds)])
-    for scheme in SCHEMES:
-        mine = {seed: found[scheme, seed] for seed in seeds if (scheme, seed) in found}
-        if not mine:
-            continue
-        base = "clipped, no compression" if SCHEMES[scheme].clipped else "no compression"
-        plain = {seed: found[base, seed]["accuracy"] for seed in mine}
-        shift = plain if scheme != base else dict.fromkeys(mine, 0.0)
-        values = {seed: row["accuracy"] - shift[seed] for seed, row in mine.items()}
-        text = "{:.2f}" if scheme == base else "{:+.2f}"
-        cells = [text.format(values[seed]) if seed in values else "" for seed in seeds]
-        sent = next(iter(mine.values()))["of SecAgg+"]
-        rows.append([scheme, f"{100 * sent:.2f} %", text.format(np.mean(list(values.values()))), *cells])
+def table(task: str, last: int) -> str:
+    """Returns the table of a task over the last rounds. Its columns are seeds."""
+    results, seeds = read_results(), range(TASKS[task].seeds)
+    means = {
+        key[1:]: float(np.mean(row["accuracies"][-last:])) for key, row in results.items() if key[0] == task
+    }
+    plain = {
+        seed: results[task, "no compression", seed] for scheme, seed in means if scheme == "no compression"
+    }
+    shares = {seed: 100 * row["largest share"] for seed, row in plain.items()}
+    changes = {seed: float(np.std(row["accuracies"][-last:])) for seed, row in plain.items()}
+    rows = [
+        ["", "of SecAgg+'s bytes", "mean", *(f"seed {seed}" for seed in seeds)],
+        ["---", *["---:"] * (len(seeds) + 2)],
+        ["share of the largest client, %", "", "", *_cells(shares, seeds, "{:.0f}")[1:]],
+        ["changes", "", *_cells(changes, seeds, "{:.2f}")],
+    ]
+    for name, scheme in SCHEMES.items():
+        base = next(each for each in SCHEMES if SCHEMES[each] == scheme._replace(encoder=""))
+        values = {
+            seed: means[name, seed] for seed in seeds if (name, seed) in means and (base, seed) in means
+        }
+        if values and name != base:
+            values = {seed: value - means[base, seed] for seed, value in values.items()}
+        if values:
+            sent = f"{100 * results[task, name, min(values)]['of SecAgg+']:.2f} %"
+            rows.append([name, sent, *_cells(values, seeds, "{:.2f}" if name == base else "{:+.2f}")])
     return "\n".join("| " + " | ".join(cells) + " |" for cells in rows)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--tasks", nargs="*", default=list(TASKS), choices=TASKS)
-    parser.add_argument("--only", nargs="*", default=list(SCHEMES), choices=SCHEMES, metavar="ROW")
-    parser.add_argument("--seeds", nargs="*", type=int, help="default: 0 to 5 and 0 to 2")
-    given = parser.parse_args(arguments)
+def _cells(values: Mapping[int, float], seeds: Iterable[int], text: str) -> list[str]:
+    """Returns the mean and the value of each seed as cells."""
+    mean = text.format(np.mean(list(values.values())))
+    return [mean, *(text.format(values[seed]) if seed in values else "" for seed in seeds)]
+
+
+def main() -> None:
     RUNS.parent.mkdir(exist_ok=True)
-    wanted = [
-        (task, scheme, seed)
-        for scheme in given.only
-        for task in given.tasks
-        for seed in given.seeds or range(TASKS[task].seeds)
-    ]
-    for task, scheme, seed in wanted:
-        if (task, scheme, seed) not in read_results():
-            row = train(TASKS[task], SCHEMES[scheme], seed)
-            with RUNS.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"task": task, "scheme": scheme, "seed": seed, **row}) + "\n")
+    for scheme, (name, task) in itertools.product(SCHEMES, TASKS.items()):
+        for seed in range(task.seeds):
+            if (name, scheme, seed) not in read_results():
+                row = train(task, SCHEMES[scheme], seed)
+                with RUNS.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps({"task": name, "scheme": scheme, "seed": seed, **row}) + "\n")
+    write_results()
+
+
+def write_results() -> None:
+    """Writes the tables of finished trainings."""
     here = environment()
     machine = f"{here['processor']}, {os.cpu_count()} cores"
-    text = _MADE.format(date=datetime.date.today(), machine=machine, rounds=ROUNDS)
-    text += "\n\n".join(f"## {_TITLES[task]}\n\n{table(task)}" for task in TASKS) + "\n"
-    RESULTS.write_text(text, encoding="utf-8")
+    rounds = {"first": ROUNDS - MEASURED + 1, "rounds": ROUNDS, "few": FEW}
+    text = _MADE.format(date=datetime.date.today(), machine=machine, **rounds)
+    for name, title in _TITLES.items():
+        text += f"## {title}\n\n{table(name, MEASURED)}\n\n{table(name, FEW)}\n\n"
+    RESULTS.write_text(text.rstrip() + "\n", encoding="utf-8")
     print(text)
 
 

@@ -22,8 +22,8 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
 CLIENTS = 8
-# 5 % of the entries, of which the server chooses 80 % by earlier rounds. The rest is random.
-ENCODER = f"sharedk(0.05, clients={CLIENTS}, max_weight=200)"
+# Two directions of the first matrix, and a tenth of the other entries.
+ENCODER = f"sharedk(0.1, clients={CLIENTS}, rank=2, max_weight=200)"
 
 
 class Digits(NumPyClient):
