@@ -1,6 +1,6 @@
 // The module fedplug._kernels: the kernels of csrc/core on NumPy arrays,
-// without copies and without the GIL. Its public API, with the documentation,
-// is fedplug/kernels.
+// without copies and without the GIL. Its public API is fedplug/kernels, its
+// documentation fedplug/_kernels.pyi.
 #include <pybind11/pybind11.h>
 
 namespace fedplug::python {

@@ -7,10 +7,17 @@
 
 #include "core/difference_code.h"
 #include "python/arrays.h"
+#include "python/numbers.h"
 #include "python/run.h"
 
 namespace fedplug::python {
 namespace {
+
+ElementLayout LayoutOf(const py::object& item_bytes,
+                       const py::object& mantissa_bits) {
+  return {WholeNumber(item_bytes, "item_bytes"),
+          WholeNumber(mantissa_bits, "mantissa_bits")};
+}
 
 // The number of elements of an array of bytes.
 std::int64_t CountOf(const Flat& bytes, const char* name,
@@ -39,9 +46,9 @@ const std::uint8_t* DataOf(const std::optional<Flat>& bytes) {
 
 py::array_t<std::uint8_t> EncodeVersion(const py::object& before_object,
                                         const py::object& after_object,
-                                        std::int64_t item_bytes,
-                                        std::int64_t mantissa_bits) {
-  const ElementLayout layout{item_bytes, mantissa_bits};
+                                        const py::object& item_bytes,
+                                        const py::object& mantissa_bits) {
+  const ElementLayout layout = LayoutOf(item_bytes, mantissa_bits);
   const Flat after = FlatArray(after_object, "after", DType::kUInt8);
   const std::int64_t count = CountOf(after, "after", layout);
   const auto before = OldVersion(before_object, after, "after");
@@ -55,9 +62,9 @@ py::array_t<std::uint8_t> EncodeVersion(const py::object& before_object,
 
 void DecodeVersion(const py::object& code_object,
                    const py::object& before_object,
-                   const py::object& out_object, std::int64_t item_bytes,
-                   std::int64_t mantissa_bits) {
-  const ElementLayout layout{item_bytes, mantissa_bits};
+                   const py::object& out_object, const py::object& item_bytes,
+                   const py::object& mantissa_bits) {
+  const ElementLayout layout = LayoutOf(item_bytes, mantissa_bits);
   const Flat code = FlatArray(code_object, "code", DType::kUInt8);
   Flat out = FlatArray(out_object, "out", DType::kUInt8, Access::kWrite);
   const std::int64_t count = CountOf(out, "out", layout);

@@ -3,6 +3,7 @@
 
 #include "core/scatter_decode.h"
 #include "python/arrays.h"
+#include "python/numbers.h"
 #include "python/run.h"
 
 namespace fedplug::python {
@@ -95,7 +96,8 @@ void Add(const py::object& accumulator_object, const py::object& values,
 // `out` is an array of `size` elements, or None.
 py::array DenseSum(const py::object& values_object, const py::object& indices,
                    const py::object& row_splits, const py::object& weights,
-                   std::int64_t size, const py::object& out) {
+                   const py::object& size_object, const py::object& out) {
+  const std::int64_t size = WholeNumber(size_object, "size");
   const Flat values = FloatArray(values_object, "values");
   const Payloads payloads = CheckPayloads(values, "values", values_object,
                                           indices, row_splits, weights);
@@ -128,8 +130,9 @@ void RegisterScatterDecode(py::module_& module) {
              py::arg("row_splits") = py::none(),
              py::arg("weights") = py::none());
   module.def("scatter_decode", &DenseSum, py::arg("values"), py::arg("indices"),
-             py::arg("row_splits"), py::arg("weights"), py::arg("size"),
-             py::arg("out"));
+             py::arg("row_splits") = py::none(),
+             py::arg("weights") = py::none(), py::kw_only(), py::arg("size"),
+             py::arg("out") = py::none());
 }
 
 }  // namespace fedplug::python

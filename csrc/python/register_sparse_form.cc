@@ -14,6 +14,7 @@
 #include "python/arrays.h"
 #include "python/gil.h"
 #include "python/new_container.h"
+#include "python/numbers.h"
 #include "python/run.h"
 
 namespace fedplug::python {
@@ -110,8 +111,9 @@ py::array DecodedIndices(const Bytes& code, std::int64_t count,
 }
 
 py::array_t<std::uint8_t> EncodeIndexArray(const py::object& indices_object,
-                                           std::int64_t size,
+                                           const py::object& size_object,
                                            const std::string& name) {
+  const std::int64_t size = WholeNumber(size_object, "size");
   const IndexForm form = IndexFormCalled(name);
   const Flat indices = FlatArray(indices_object, "indices", DType::kInt32);
   std::vector<std::uint8_t> code;
@@ -123,9 +125,12 @@ py::array_t<std::uint8_t> EncodeIndexArray(const py::object& indices_object,
 }
 
 // `out` is an array of `count` indices, or None.
-py::array DecodeIndexArray(const py::object& code_object, std::int64_t count,
-                           std::int64_t size, const std::string& name,
-                           const py::object& out) {
+py::array DecodeIndexArray(const py::object& code_object,
+                           const py::object& count_object,
+                           const py::object& size_object,
+                           const std::string& name, const py::object& out) {
+  const std::int64_t count = WholeNumber(count_object, "count");
+  const std::int64_t size = WholeNumber(size_object, "size");
   const IndexForm form = IndexFormCalled(name);
   const Flat code = FlatArray(code_object, "code", DType::kUInt8);
   std::optional<Flat> place;
@@ -140,9 +145,10 @@ py::array DecodeIndexArray(const py::object& code_object, std::int64_t count,
   return DecodedIndices(code.AsBytes(), count, size, form, std::move(place));
 }
 
-py::array_t<std::uint8_t> WriteBody(std::int64_t count,
+py::array_t<std::uint8_t> WriteBody(const py::object& count_object,
                                     const py::object& code_object,
                                     const py::object& values_object) {
+  const std::int64_t count = WholeNumber(count_object, "count");
   const Flat code = FlatArray(code_object, "index_code", DType::kUInt8);
   const Flat values = FlatArray(values_object, "values", DType::kUInt8);
   ThrowUnlessOk(CheckSparseBody(count, code.size));
@@ -157,7 +163,9 @@ py::array_t<std::uint8_t> WriteBody(std::int64_t count,
   return body;
 }
 
-py::tuple Split(const py::object& body_object, std::int64_t elements) {
+py::tuple Split(const py::object& body_object,
+                const py::object& elements_object) {
+  const std::int64_t elements = WholeNumber(elements_object, "elements");
   const Flat body = FlatArray(body_object, "body", DType::kUInt8);
   const Bytes bytes{body.array, body.Read<std::uint8_t>(), body.size};
   SparseBodyParts parts;
@@ -169,8 +177,10 @@ py::tuple Split(const py::object& body_object, std::int64_t elements) {
 }
 
 // The entries of a body whose values were written as they are.
-py::tuple ReadEntries(const py::object& body_object, std::int64_t elements,
-                      const py::dtype& dtype, const std::string& form) {
+py::tuple ReadEntries(const py::object& body_object,
+                      const py::object& elements_object, const py::dtype& dtype,
+                      const std::string& form) {
+  const std::int64_t elements = WholeNumber(elements_object, "elements");
   const IndexForm index_form = IndexFormCalled(form);
   const Flat body = FlatArray(body_object, "body", DType::kUInt8);
   WithFloatType(DTypeOf(dtype), [](auto) {});  // refuses other dtypes
@@ -211,9 +221,11 @@ void RequireFinite(const Flat& values) {
 }
 
 // The body is written in place.
-py::bytes FrameEntries(const py::object& indices_object, std::int64_t elements,
+py::bytes FrameEntries(const py::object& indices_object,
+                       const py::object& elements_object,
                        const py::object& values_object, const py::bytes& header,
                        const std::string& form) {
+  const std::int64_t elements = WholeNumber(elements_object, "elements");
   const IndexForm index_form = IndexFormCalled(form);
   const Flat indices = FlatArray(indices_object, "indices", DType::kInt32);
   const Flat values = ValuesOf(values_object, indices);
@@ -239,12 +251,14 @@ py::bytes FrameEntries(const py::object& indices_object, std::int64_t elements,
 }
 
 // The containers of several tensors, each as FrameEntries writes it.
-py::list FrameEntriesOfEach(const py::list& indices_objects,
-                            const std::vector<std::int64_t>& elements,
-                            const py::list& values_objects,
+py::list FrameEntriesOfEach(const py::sequence& indices_objects,
+                            const py::sequence& elements_objects,
+                            const py::sequence& values_objects,
                             const std::vector<py::bytes>& headers,
                             const std::string& form) {
   const IndexForm index_form = IndexFormCalled(form);
+  const std::vector<std::int64_t> elements =
+      WholeNumbers(elements_objects, "elements");
   const std::size_t count = indices_objects.size();
   if (elements.size() != count || values_objects.size() != count ||
       headers.size() != count) {
@@ -305,21 +319,21 @@ void RegisterSparseForm(py::module_& module) {
   module.def("finite_from_bytes", &FiniteFromBytes, py::arg("data"),
              py::arg("dtype"), py::arg("out") = py::none());
   module.def("encode_indices", &EncodeIndexArray, py::arg("indices"),
-             py::arg("size"), py::arg("form"));
+             py::arg("size"), py::kw_only(), py::arg("form") = "rice");
   module.def("decode_indices", &DecodeIndexArray, py::arg("code"),
-             py::arg("count"), py::arg("size"), py::arg("form"),
-             py::arg("out"));
+             py::arg("count"), py::arg("size"), py::kw_only(),
+             py::arg("form") = "rice", py::arg("out") = py::none());
   module.def("sparse_body", &WriteBody, py::arg("count"), py::arg("index_code"),
              py::arg("values"));
   module.def("split_sparse_body", &Split, py::arg("body"), py::arg("elements"));
   module.def("read_entries", &ReadEntries, py::arg("body"), py::arg("elements"),
-             py::arg("dtype"), py::arg("form"));
+             py::arg("dtype"), py::kw_only(), py::arg("form") = "rice");
   module.def("frame_entries", &FrameEntries, py::arg("indices"),
              py::arg("elements"), py::arg("values"), py::arg("header"),
-             py::arg("form"));
+             py::kw_only(), py::arg("form") = "rice");
   module.def("frame_entries_of_each", &FrameEntriesOfEach, py::arg("indices"),
              py::arg("elements"), py::arg("values"), py::arg("headers"),
-             py::arg("form"));
+             py::kw_only(), py::arg("form") = "rice");
 }
 
 }  // namespace fedplug::python

@@ -7,6 +7,7 @@
 #include "python/arrays.h"
 #include "python/gil.h"
 #include "python/new_container.h"
+#include "python/numbers.h"
 
 namespace fedplug::python {
 namespace {
@@ -30,8 +31,10 @@ void EncodeSymbolsTo(const std::uint8_t* packed, std::int64_t bytes,
 }
 
 py::array_t<std::uint8_t> EncodeSymbolArray(const py::object& packed_object,
-                                            std::int64_t count,
-                                            std::int64_t bits) {
+                                            const py::object& count_object,
+                                            const py::object& bits_object) {
+  const std::int64_t count = WholeNumber(count_object, "count");
+  const std::int64_t bits = WholeNumber(bits_object, "bits");
   const Flat packed = FlatArray(packed_object, "packed", DType::kUInt8);
   py::array_t<std::uint8_t> code;
   EncodeSymbolsTo(packed.Read<std::uint8_t>(), packed.size, count, bits,
@@ -43,9 +46,13 @@ py::array_t<std::uint8_t> EncodeSymbolArray(const py::object& packed_object,
 }
 
 // A container of the first bytes uncoded, and the code of the others.
-py::bytes FrameSymbols(const py::object& bytes_object, std::int64_t start,
-                       std::int64_t count, std::int64_t bits,
-                       const py::bytes& header) {
+py::bytes FrameSymbols(const py::object& bytes_object,
+                       const py::object& start_object,
+                       const py::object& count_object, const py::bytes& header,
+                       const py::object& bits_object) {
+  const std::int64_t start = WholeNumber(start_object, "start");
+  const std::int64_t count = WholeNumber(count_object, "count");
+  const std::int64_t bits = WholeNumber(bits_object, "bits");
   const Flat bytes = FlatArray(bytes_object, "data", DType::kUInt8);
   if (start < 0 || start > bytes.size) {
     ThrowArgumentError("start is " + std::to_string(start) + ", and data has " +
@@ -66,8 +73,10 @@ py::bytes FrameSymbols(const py::object& bytes_object, std::int64_t start,
 }
 
 py::array_t<std::uint8_t> DecodeSymbolArray(const py::object& code_object,
-                                            std::int64_t count,
-                                            std::int64_t bits) {
+                                            const py::object& count_object,
+                                            const py::object& bits_object) {
+  const std::int64_t count = WholeNumber(count_object, "count");
+  const std::int64_t bits = WholeNumber(bits_object, "bits");
   const Flat code = FlatArray(code_object, "code", DType::kUInt8);
   const auto* const bytes = code.Read<std::uint8_t>();
   ThrowUnlessOk(CheckSymbolCode(bytes, code.size, count, bits));
@@ -80,7 +89,8 @@ py::array_t<std::uint8_t> DecodeSymbolArray(const py::object& code_object,
 }
 
 py::array_t<std::uint8_t> Pack(const py::object& symbols_object,
-                               std::int64_t bits) {
+                               const py::object& bits_object) {
+  const std::int64_t bits = WholeNumber(bits_object, "bits");
   const Flat symbols = FlatArray(symbols_object, "symbols", DType::kUInt8);
   ThrowUnlessOk(CheckSymbols(symbols.size, bits));
   const int width = static_cast<int>(bits);
@@ -94,7 +104,10 @@ py::array_t<std::uint8_t> Pack(const py::object& symbols_object,
 }
 
 py::array_t<std::uint8_t> Unpack(const py::object& packed_object,
-                                 std::int64_t count, std::int64_t bits) {
+                                 const py::object& count_object,
+                                 const py::object& bits_object) {
+  const std::int64_t count = WholeNumber(count_object, "count");
+  const std::int64_t bits = WholeNumber(bits_object, "bits");
   const Flat packed = FlatArray(packed_object, "packed", DType::kUInt8);
   ThrowUnlessOk(CheckSymbols(count, bits));
   const int width = static_cast<int>(bits);
@@ -119,11 +132,12 @@ void RegisterSymbolCode(py::module_& module) {
   module.def("unpack_symbols", &Unpack, py::arg("packed"), py::arg("count"),
              py::arg("bits"));
   module.def("encode_symbols", &EncodeSymbolArray, py::arg("packed"),
-             py::arg("count"), py::arg("bits"));
+             py::arg("count"), py::kw_only(), py::arg("bits"));
   module.def("frame_symbols", &FrameSymbols, py::arg("data"), py::arg("start"),
-             py::arg("count"), py::arg("bits"), py::arg("header"));
+             py::arg("count"), py::arg("header"), py::kw_only(),
+             py::arg("bits"));
   module.def("decode_symbols", &DecodeSymbolArray, py::arg("code"),
-             py::arg("count"), py::arg("bits"));
+             py::arg("count"), py::kw_only(), py::arg("bits"));
 }
 
 }  // namespace fedplug::python

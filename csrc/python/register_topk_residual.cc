@@ -12,6 +12,7 @@
 #include "core/topk_residual.h"
 #include "python/arrays.h"
 #include "python/gil.h"
+#include "python/numbers.h"
 #include "python/run.h"
 
 namespace fedplug::python {
@@ -35,8 +36,11 @@ Update CheckUpdate(const py::object& delta_object, const py::object& residual,
                                residual_out, "residual_out")};
 }
 
-NonFinitePolicy PolicyOf(bool drop) {
-  return drop ? NonFinitePolicy::kDrop : NonFinitePolicy::kError;
+NonFinitePolicy PolicyCalled(const py::object& name) {
+  if (name.equal(py::str("error"))) return NonFinitePolicy::kError;
+  if (name.equal(py::str("drop"))) return NonFinitePolicy::kDrop;
+  ThrowArgumentError("on_nonfinite is " + std::string(py::repr(name)) +
+                     "; it must be 'error' or 'drop'");
 }
 
 // The number of selected entries. The kernel refuses a negative k.
@@ -77,13 +81,14 @@ struct Entries {
 };
 
 // Fills the entries.
-void Select(Update& update, std::int64_t k, bool drop, Entries* entries) {
+void Select(Update& update, std::int64_t k, NonFinitePolicy policy,
+            Entries* entries) {
   WithWideFloatType(update.delta.dtype, [&](auto zero) {
     using T = decltype(zero);
     const TensorUpdate<T> tensor = update.Pointers<T>();
     RunKernel([&](Parallel& threads, std::int64_t* non_finite) {
       return TopKResidual(tensor.delta, tensor.residual_in, tensor.residual_out,
-                          update.delta.size, k, PolicyOf(drop), threads,
+                          update.delta.size, k, policy, threads,
                           entries->values.Write<T>(),
                           entries->indices.mutable_data(), non_finite);
     });
@@ -91,8 +96,10 @@ void Select(Update& update, std::int64_t k, bool drop, Entries* entries) {
 }
 
 py::tuple TopK(const py::object& delta_object, const py::object& residual,
-               std::int64_t k, bool drop, const py::object& out,
-               const py::object& residual_out) {
+               const py::object& k_object, const py::object& on_nonfinite,
+               const py::object& out, const py::object& residual_out) {
+  const std::int64_t k = WholeNumber(k_object, "k");
+  const NonFinitePolicy policy = PolicyCalled(on_nonfinite);
   Update update = CheckUpdate(delta_object, residual, residual_out);
   RequireSimdLevel();
   const std::int64_t n = update.delta.size;
@@ -109,7 +116,7 @@ py::tuple TopK(const py::object& delta_object, const py::object& residual,
     }
     require_disjoint(update.residual.out, "residual_out");
   }
-  Select(update, k, drop, &entries);
+  Select(update, k, policy, &entries);
   return py::make_tuple(entries.values.array, entries.indices);
 }
 
@@ -185,12 +192,19 @@ std::vector<Update> CheckUpdates(const py::sequence& deltas,
   return updates;
 }
 
-// `ks` holds one number for each tensor, or a single one for all of them when
-// `shared`.
+// `k_object` is one number for all tensors together, or one for each.
 py::tuple GroupedTopK(const py::sequence& deltas, const py::sequence& residuals,
-                      const std::vector<std::int64_t>& ks, bool shared,
-                      bool drop, const py::object& out,
+                      const py::object& k_object,
+                      const py::object& on_nonfinite, const py::object& out,
                       const std::optional<py::sequence>& residuals_out) {
+  const bool is_array = py::isinstance<py::array>(k_object);
+  const bool shared =
+      is_array ? py::reinterpret_borrow<py::array>(k_object).ndim() == 0
+               : PySequence_Check(k_object.ptr()) == 0;
+  const std::vector<std::int64_t> ks =
+      shared ? std::vector<std::int64_t>{WholeNumber(k_object, "k")}
+             : WholeNumbers(k_object, "k");
+  const NonFinitePolicy policy = PolicyCalled(on_nonfinite);
   std::vector<Update> updates = CheckUpdates(deltas, residuals, residuals_out);
   if (!shared && ks.size() != updates.size()) {
     ThrowArgumentError("there are " + std::to_string(ks.size()) + " ks for " +
@@ -219,11 +233,10 @@ py::tuple GroupedTopK(const py::sequence& deltas, const py::sequence& residuals,
     }
     T* const value = entries.values.Write<T>();
     RunKernel([&](Parallel& threads, std::int64_t* non_finite) {
-      return shared
-                 ? GroupedTopKResidual(tensors, ks[0], PolicyOf(drop), threads,
-                                       value, index, splits, non_finite)
-                 : GroupedTopKResidual(tensors, ks, PolicyOf(drop), threads,
-                                       value, index, splits, non_finite);
+      return shared ? GroupedTopKResidual(tensors, ks[0], policy, threads,
+                                          value, index, splits, non_finite)
+                    : GroupedTopKResidual(tensors, ks, policy, threads, value,
+                                          index, splits, non_finite);
     });
   });
   return py::make_tuple(entries.values.array, entries.indices, row_splits);
@@ -249,24 +262,26 @@ std::int64_t Count(const py::object& delta_object,
   return count;
 }
 
-// `decay` is an array of one element, rounded to the dtype by NumPy.
 py::tuple ChunkedTopK(const py::object& delta_object,
-                      const py::object& residual_object, std::int64_t k,
-                      std::int64_t chunk, const py::object& decay_object,
+                      const py::object& residual_object,
+                      const py::object& k_object,
+                      const py::object& chunk_object,
+                      const py::object& decay_object,
                       const py::object& residual_out) {
+  const std::int64_t k = WholeNumber(k_object, "k");
+  const std::int64_t chunk = WholeNumber(chunk_object, "chunk");
+  const double decay = RealNumber(decay_object, "decay");
   const Flat delta = WideFloatArray(delta_object, "delta");
-  const Flat decay = ArrayLike(delta, "delta", decay_object, "decay");
   ResidualUpdate residual =
       CheckResidual(delta, "delta", residual_object, "residual", residual_out,
                     "residual_out");
-  if (decay.size != 1) ThrowArgumentError("decay is not one number");
   ThrowUnlessOk(CheckChunks(delta.size, k, chunk));
   const std::int64_t count = ChunkedEntries(delta.size, k, chunk);
   Flat values = NewArrayLike(delta, count);
   auto indices = NewArrayOf<std::int32_t>(count);
   WithWideFloatType(delta.dtype, [&](auto zero) {
     using T = decltype(zero);
-    const T share = *decay.Read<T>();
+    const T share = static_cast<T>(decay);
     RunKernel([&](Parallel& threads, std::int64_t* non_finite) {
       return ChunkedTopKResidual(delta.Read<T>(), residual.Read<T>(),
                                  residual.out.Write<T>(), delta.size, k, chunk,
@@ -281,15 +296,16 @@ py::tuple ChunkedTopK(const py::object& delta_object,
 
 void RegisterTopKResidual(py::module_& module) {
   module.def("topk_residual", &TopK, py::arg("delta"), py::arg("residual"),
-             py::arg("k"), py::arg("drop"), py::arg("out"),
-             py::arg("residual_out"));
+             py::arg("k"), py::kw_only(), py::arg("on_nonfinite") = "error",
+             py::arg("out") = py::none(), py::arg("residual_out") = py::none());
   module.def("grouped_topk_residual", &GroupedTopK, py::arg("deltas"),
-             py::arg("residuals"), py::arg("ks"), py::arg("shared"),
-             py::arg("drop"), py::arg("out"), py::arg("residuals_out"));
+             py::arg("residuals"), py::arg("k"), py::kw_only(),
+             py::arg("on_nonfinite") = "error", py::arg("out") = py::none(),
+             py::arg("residuals_out") = py::none());
   module.def("count_nonfinite", &Count, py::arg("delta"), py::arg("residual"));
   module.def("chunked_topk_residual", &ChunkedTopK, py::arg("delta"),
-             py::arg("residual"), py::arg("k"), py::arg("chunk"),
-             py::arg("decay"), py::arg("residual_out"));
+             py::arg("residual"), py::arg("k"), py::kw_only(), py::arg("chunk"),
+             py::arg("decay") = 1.0, py::arg("residual_out") = py::none());
 }
 
 }  // namespace fedplug::python

@@ -9,22 +9,24 @@
 #include "python/arrays.h"
 #include "python/gil.h"
 #include "python/new_container.h"
+#include "python/numbers.h"
 #include "python/run.h"
 
 namespace fedplug::python {
 namespace {
 
-ValueCode ToValueCode(const std::string& form, int bits,
-                      std::int64_t block_size, float relative) {
+ValueCode ToValueCode(const std::string& form, const py::object& bits,
+                      const py::object& block_size,
+                      const py::object& relative) {
   ValueCode code;
+  code.bits = SmallWholeNumber(bits, "bits");
+  code.block_size = WholeNumber(block_size, "block_size");
+  code.relative = static_cast<float>(RealNumber(relative, "relative"));
   if (!FindValueForm(form, &code.form)) {
     ThrowArgumentError("no value code is called '" + form +
                        "'; there are float16, bfloat16, qsgd, nearest, sign, "
                        "codebook, bounded and bfp");
   }
-  code.bits = bits;
-  code.block_size = block_size;
-  code.relative = relative;
   ThrowUnlessOk(CheckValueCode(code));
   return code;
 }
@@ -42,11 +44,14 @@ void EncodeInto(const Flat& values, const ValueCode& code, std::int64_t seed,
 }
 
 py::array_t<std::uint8_t> Encode(const py::object& values_object,
-                                 const std::string& form, int bits,
-                                 std::int64_t block_size, float relative,
-                                 std::int64_t seed) {
-  const Flat values = FloatArray(values_object, "values");
+                                 const std::string& form,
+                                 const py::object& bits,
+                                 const py::object& block_size,
+                                 const py::object& relative,
+                                 const py::object& seed_object) {
   const ValueCode code = ToValueCode(form, bits, block_size, relative);
+  const std::int64_t seed = WholeNumber(seed_object, "seed");
+  const Flat values = FloatArray(values_object, "values");
   ThrowUnlessOk(CheckValueCode(code, values.size));
   auto data = NewArrayOf<std::uint8_t>(
       ValueCodeBytes(code, values.size, values.array.itemsize()));
@@ -91,11 +96,12 @@ Status EncodeOne(const Vector<T>& vector, const ValueCode& code,
 
 // Encodes a list of vectors, each as Encode does. `errors` is None, or takes
 // `exact` minus the decoded values, of all vectors one after the other.
-py::list EncodeEach(const py::list& values_objects,
-                    const py::list& exact_objects, const py::object& errors,
-                    const std::string& form, int bits, std::int64_t block_size,
-                    float relative, std::int64_t seed) {
+py::list EncodeEach(const py::sequence& values_objects, const std::string& form,
+                    const py::sequence& exact_objects, const py::object& errors,
+                    const py::object& bits, const py::object& block_size,
+                    const py::object& relative, const py::object& seed_object) {
   const ValueCode code = ToValueCode(form, bits, block_size, relative);
+  const std::int64_t seed = WholeNumber(seed_object, "seed");
   py::list codes;
   if (values_objects.empty()) return codes;
   const DType dtype = FloatArray(values_objects[0], "values").dtype;
@@ -159,11 +165,12 @@ py::list EncodeEach(const py::list& values_objects,
 
 // The container of a body that is written where it belongs.
 py::bytes FrameValues(const py::object& values_object, const py::bytes& header,
-                      const std::string& form, int bits,
-                      std::int64_t block_size, float relative,
-                      std::int64_t seed) {
-  const Flat values = FloatArray(values_object, "values");
+                      const std::string& form, const py::object& bits,
+                      const py::object& block_size, const py::object& relative,
+                      const py::object& seed_object) {
   const ValueCode code = ToValueCode(form, bits, block_size, relative);
+  const std::int64_t seed = WholeNumber(seed_object, "seed");
+  const Flat values = FloatArray(values_object, "values");
   ThrowUnlessOk(CheckValueCode(code, values.size));
   const NewContainer container(
       header, ValueCodeBytes(code, values.size, values.array.itemsize()));
@@ -176,16 +183,18 @@ py::bytes FrameValues(const py::object& values_object, const py::bytes& header,
 }
 
 // The largest magnitude of the values that Decode would return.
-double Check(const py::object& data_object, std::int64_t count,
-             const std::string& form, const py::dtype& dtype, int bits,
-             std::int64_t block_size) {
+double Check(const py::object& data_object, const py::object& count_object,
+             const std::string& form, const py::object& dtype,
+             const py::object& bits, const py::object& block_size,
+             const py::object& relative) {
+  const std::int64_t count = WholeNumber(count_object, "count");
+  const ValueCode code = ToValueCode(form, bits, block_size, relative);
   const Flat data = FlatArray(data_object, "data", DType::kUInt8);
-  const ValueCode code = ToValueCode(form, bits, block_size, 0);
   const auto* const bytes = data.Read<std::uint8_t>();
   Parallel& threads = Threads();
   Status status;
   double largest = 0;
-  WithFloatType(DTypeOf(dtype), [&](auto zero) {
+  WithFloatType(DTypeOf(py::dtype::from_args(dtype)), [&](auto zero) {
     const WithoutGil released;
     status = CheckValues(bytes, data.size, count, code, threads, &zero);
     largest = static_cast<double>(Wide(zero));
@@ -195,12 +204,14 @@ double Check(const py::object& data_object, std::int64_t count,
 }
 
 // `out` is an array of `count` values of that dtype, or None.
-py::array Decode(const py::object& data_object, std::int64_t count,
-                 const std::string& form, const py::dtype& dtype, int bits,
-                 std::int64_t block_size, float relative,
-                 const py::object& out) {
-  const Flat data = FlatArray(data_object, "data", DType::kUInt8);
+py::array Decode(const py::object& data_object, const py::object& count_object,
+                 const std::string& form, const py::object& dtype_object,
+                 const py::object& bits, const py::object& block_size,
+                 const py::object& relative, const py::object& out) {
+  const std::int64_t count = WholeNumber(count_object, "count");
+  const py::dtype dtype = py::dtype::from_args(dtype_object);
   const ValueCode code = ToValueCode(form, bits, block_size, relative);
+  const Flat data = FlatArray(data_object, "data", DType::kUInt8);
   const auto* const bytes = data.Read<std::uint8_t>();
   // `count` is as untrusted as the bytes.
   ThrowUnlessOk(
@@ -219,22 +230,27 @@ py::array Decode(const py::object& data_object, std::int64_t count,
 }  // namespace
 
 void RegisterValueCode(py::module_& module) {
+  const auto float32 = py::dtype::of<float>();
   module.def("encode_values", &Encode, py::arg("values"), py::arg("form"),
-             py::arg("bits"), py::arg("block_size"), py::arg("relative"),
-             py::arg("seed"));
+             py::kw_only(), py::arg("bits") = 8, py::arg("block_size") = 256,
+             py::arg("relative") = 0.01, py::arg("seed") = 0);
   module.def("encode_values_of_each", &EncodeEach, py::arg("values"),
-             py::arg("exact"), py::arg("errors"), py::arg("form"),
-             py::arg("bits"), py::arg("block_size"), py::arg("relative"),
-             py::arg("seed"));
+             py::arg("form"), py::kw_only(), py::arg("exact") = py::tuple(),
+             py::arg("errors") = py::none(), py::arg("bits") = 8,
+             py::arg("block_size") = 256, py::arg("relative") = 0.01,
+             py::arg("seed") = 0);
   module.def("frame_values", &FrameValues, py::arg("values"), py::arg("header"),
-             py::arg("form"), py::arg("bits"), py::arg("block_size"),
-             py::arg("relative"), py::arg("seed"));
+             py::arg("form"), py::kw_only(), py::arg("bits") = 8,
+             py::arg("block_size") = 256, py::arg("relative") = 0.01,
+             py::arg("seed") = 0);
   module.def("decode_values", &Decode, py::arg("data"), py::arg("count"),
-             py::arg("form"), py::arg("dtype"), py::arg("bits"),
-             py::arg("block_size"), py::arg("relative"), py::arg("out"));
+             py::arg("form"), py::kw_only(), py::arg("dtype") = float32,
+             py::arg("bits") = 8, py::arg("block_size") = 256,
+             py::arg("relative") = 0.01, py::arg("out") = py::none());
   module.def("check_values", &Check, py::arg("data"), py::arg("count"),
-             py::arg("form"), py::arg("dtype"), py::arg("bits"),
-             py::arg("block_size"));
+             py::arg("form"), py::kw_only(), py::arg("dtype") = float32,
+             py::arg("bits") = 8, py::arg("block_size") = 256,
+             py::arg("relative") = 0.01);
 }
 
 }  // namespace fedplug::python

@@ -16,7 +16,6 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-import fedplug._kernels as _kernels
 import fedplug.kernels as kernels
 import fedplug.ops as ops
 import fedplug.wire as wire
@@ -311,7 +310,7 @@ def _adding(
     if indices is not None:
         weights = None if factor is None else factor.reshape(1)
         values = values.astype(dtype, copy=False)
-        return [partial(_kernels.scatter_decode_add, total, values, indices, None, weights)]
+        return [partial(kernels.scatter_decode_add, total, values, indices, None, weights)]
     total = total.reshape(-1)
     if factor is None:
         return [partial(np.add, total, values, out=total, dtype=dtype)]

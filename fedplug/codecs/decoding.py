@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-import fedplug._kernels as _kernels
 import fedplug.kernels as kernels
 import fedplug.ops as ops
 import fedplug.wire as wire
@@ -208,7 +207,7 @@ def opened(payload: Any, wire_ids: WireIds) -> tuple[Plan, NDArray[np.uint8]]:
     if isinstance(wire_ids, str):
         raise ArgumentError(f"wire_ids is {wire_ids!r}; give a set of wire ids")
     try:
-        wire_id, dtype, shape, body = _kernels.unframe(payload)
+        wire_id, dtype, shape, body = kernels.unframe(payload)
     except (ArgumentError, TypeError) as error:
         advice = ""
         if isinstance(payload, Mapping):

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-import fedplug._kernels as _kernels
+import fedplug.kernels as kernels
 import fedplug.ops as ops
 from fedplug.codecs.arrays import DTYPES
 from fedplug.encoders.base import Encoder
@@ -124,10 +124,10 @@ class _PipelineReader(PayloadReader):
         self, body: NDArray[np.uint8], spec: ArraySpec, size: int
     ) -> tuple[NDArray[np.generic], NDArray[np.int32] | None]:
         if self._form is not None:
-            return _kernels.read_entries(body, size, spec.dtype, self._form)
+            return kernels.read_entries(body, size, spec.dtype, form=self._form)
         count, code = size, body
         if self.sparse:
-            count, index_code, code = _kernels.split_sparse_body(body, size)
+            count, index_code, code = kernels.split_sparse_body(body, size)
         if self._entropy_coder is None:
             quantizer = self._same_quantizer or self._quantizer.from_payload(code)
             values = quantizer.decode(code, count, spec.dtype)
@@ -146,7 +146,7 @@ class _PipelineReader(PayloadReader):
         itemsize, wide = int(spec.dtype.itemsize), int(ops.wide_dtype(spec.dtype).itemsize)
         peak = 0
         if self._index_coder is not None:
-            count, index_code, code = _kernels.split_sparse_body(body, size)
+            count, index_code, code = kernels.split_sparse_body(body, size)
             copies = self._index_coder.from_payload(index_code).capabilities.decode_copies
             peak = size * itemsize + count * (_INDEX_BYTES + copies * _WIDE_INDEX_BYTES)
         values = self.value_coder(code)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-import fedplug._kernels as _kernels
+import fedplug.kernels as kernels
 import fedplug.ops as ops
 import fedplug.wire as wire
 from fedplug.encoders.arguments import check_seed, check_whole
@@ -39,7 +39,7 @@ class _KernelCoder(IndexCoder):
 
     def decode(self, code: Array, count: Array, size: int) -> Array:
         if type(code) is np.ndarray and type(count) is int and code.dtype == np.uint8:
-            return _kernels.decode_indices(code, count, size, self.name, None)
+            return kernels.decode_indices(code, count, size, form=self.name)
         return ops.decode_indices(code, count, size, form=self.name)
 
 

@@ -14,7 +14,7 @@ Kernels release the GIL. Large inputs use several threads: ``FEDPLUG_NUM_THREADS
 number of cores that CPU affinity and the container's quota allow. No result depends on their number. Other
 threads must not change the arrays during a call.
 
-Compiled functions that are re-exported here are documented in their stub, ``fedplug/_kernels.pyi``.
+Their stub, ``fedplug/_kernels.pyi``, documents the functions.
 ``csrc/README.md`` and the headers in ``csrc/core`` describe the contract of the kernels.
 """
 
@@ -32,53 +32,48 @@ else:
 
 from fedplug._kernels import (
     all_finite,
+    check_values,
+    chunked_topk_residual,
     count_nonfinite,
     crc32,
+    decode_difference,
+    decode_indices,
+    decode_symbols,
+    decode_values,
+    draw_indices,
     empty,
+    encode_difference,
+    encode_indices,
+    encode_symbols,
+    encode_values,
+    encode_values_of_each,
     finite_from_bytes,
     frame,
+    frame_entries,
+    frame_entries_of_each,
     frame_of_each,
+    frame_symbols,
+    frame_values,
     from_dlpack,
     gather_sum,
+    grouped_topk_residual,
     low_rank_matrix,
     low_rank_residual,
     matrix_times,
     num_threads,
-    scatter_decode_add,
-    simd_level,
-    take_from_sum,
-    unframe,
-)
-from fedplug.kernels.difference_code import decode_difference, encode_difference
-from fedplug.kernels.random_numbers import draw_indices, random_uniform, random_words
-from fedplug.kernels.sparse_form import (
-    decode_indices,
-    encode_indices,
-    frame_entries,
-    frame_entries_of_each,
+    pack_symbols,
+    random_uniform,
+    random_words,
     read_entries,
     scatter_decode,
+    scatter_decode_add,
+    simd_level,
     sparse_body,
     split_sparse_body,
-)
-from fedplug.kernels.symbol_code import (
-    decode_symbols,
-    encode_symbols,
-    frame_symbols,
-    pack_symbols,
-    unpack_symbols,
-)
-from fedplug.kernels.topk import (
-    chunked_topk_residual,
-    grouped_topk_residual,
+    take_from_sum,
     topk_residual,
-)
-from fedplug.kernels.value_code import (
-    check_values,
-    decode_values,
-    encode_values,
-    encode_values_of_each,
-    frame_values,
+    unframe,
+    unpack_symbols,
 )
 
 __all__ = [

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 import numpy as np
 from numpy.typing import NDArray
 
-import fedplug._kernels as _kernels
+import fedplug.kernels as kernels
 from fedplug.types import Array, DType
 
 __all__ = [
@@ -92,16 +92,16 @@ def places_for(residuals: Sequence[Array | None], likes: Sequence[Array]) -> lis
     spare = spare_residuals.get(_NONE_SPARE)
     if spare is None:
         pairs = zip(residuals, likes, strict=True)
-        return [_kernels.empty(x.shape, x.dtype) if old is None else old for old, x in pairs]
+        return [kernels.empty(x.shape, x.dtype) if old is None else old for old, x in pairs]
     if not spare:
-        return list(map(_kernels.empty, map(_shape, likes), map(_dtype, likes)))
+        return list(map(kernels.empty, map(_shape, likes), map(_dtype, likes)))
     places: list[Array] = []
     for like in likes:
         position, end = 0, len(spare)
         while position < end and (spare[position].shape, spare[position].dtype) != (like.shape, like.dtype):
             position += 1
         fits = position < end
-        places.append(spare.pop(position) if fits else _kernels.empty(like.shape, like.dtype))
+        places.append(spare.pop(position) if fits else kernels.empty(like.shape, like.dtype))
     return places
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import DTypeLike
 
-import fedplug._kernels as _kernels
 import fedplug.kernels as kernels
 from fedplug.errors import PayloadError
 from fedplug.kernels.arguments import whole
@@ -46,4 +45,4 @@ def finite_from_bytes(data: Array, count: Array | int, dtype: DTypeLike) -> Arra
             f"the bytes of raw values have the wrong length, {len(data)}; there must be "
             f"{count * dtype.itemsize}"
         )
-    return _kernels.finite_from_bytes(data, dtype, take_result(count, dtype))
+    return kernels.finite_from_bytes(data, dtype, take_result(count, dtype))

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-import fedplug._kernels as _kernels
 import fedplug.kernels as kernels
 from fedplug.kernels.arguments import whole, whole_numbers
 from fedplug.ops import _tensorflow
@@ -74,7 +73,7 @@ def add_selected(
             return _each(residuals, values, indices)  # type: ignore[no-any-return]
     for residual, each, places in zip(residuals, values, indices, strict=True):
         at = places if places.dtype == np.int32 else whole_numbers("indices", places, np.int32)
-        _kernels.scatter_decode_add(residual, np.asarray(each, residual.dtype), at, None, None)
+        kernels.scatter_decode_add(residual, np.asarray(each, residual.dtype), at)
     return list(residuals)
 
 

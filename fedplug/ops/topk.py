@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-import fedplug._kernels as _kernels
 import fedplug.kernels as kernels
 from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on, of_each
@@ -87,15 +86,12 @@ def topk_residual_of_each(deltas: Sequence[Array], residuals: Sequence[Array | N
         values, indices, bounds, rest, _ = grouped_topk_residual(deltas, residuals, ks)
     else:
         rest = places_for(residuals, deltas)
-        numbers = list(map(int, [ks] if shared else ks))
         out = None if all(map(operator.is_, rest, residuals)) else rest
         if len(rest) == 1:
             only = None if out is None else out[0]
-            found = _kernels.topk_residual(deltas[0], residuals[0], numbers[0], False, None, only)
+            found = kernels.topk_residual(deltas[0], residuals[0], ks if shared else ks[0], residual_out=only)
             return [TopK(*found, rest[0], _NO_NONFINITE)]
-        values, indices, splits = _kernels.grouped_topk_residual(
-            list(deltas), list(residuals), numbers, shared, False, None, out
-        )
+        values, indices, splits = kernels.grouped_topk_residual(deltas, residuals, ks, residuals_out=out)
         bounds = splits.tolist()
     chosen = []
     for place, residual in enumerate(rest):

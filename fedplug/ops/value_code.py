@@ -60,6 +60,7 @@ def encode_on_device(
     *,
     bits: Array | int = 8,
     block_size: int = 256,
+    relative: float = 0.01,
     seed: int = 0,
 ) -> tuple[list[NDArray[np.uint8]], list[DeviceArray]]:
     """Encodes device arrays as `encode_values` does, in one call that waits once. Adds residuals if given.
@@ -71,6 +72,7 @@ def encode_on_device(
         form: The layout. Any but "codebook" and "bounded".
         bits: See `encode_values`.
         block_size: See `encode_values`.
+        relative: Unused.
         seed: See `encode_values`.
 
     Returns:

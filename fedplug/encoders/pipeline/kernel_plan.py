@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import fedplug._kernels as _kernels
+import fedplug.kernels as kernels
 import fedplug.ops as ops
 from fedplug.encoders.base import Encoder, State
 from fedplug.encoders.coders import Rans
@@ -55,9 +55,9 @@ class _UncompressedPlan(Plan):
             return super().encode(xs, states, round_num)  # which refuses it
         framed = []
         for x, header, is_float in zip(xs, self.headers, self._are_floats, strict=True):
-            if is_float and not _kernels.all_finite(x):
+            if is_float and not kernels.all_finite(x):
                 raise NonFiniteError(NOT_FINITE)
-            framed.append(_kernels.frame(np.ascontiguousarray(x), header))
+            framed.append(kernels.frame(np.ascontiguousarray(x), header))
         return framed, states
 
 
@@ -115,24 +115,24 @@ class KernelPlan(Plan):
             with sums_may_overflow():
                 lost = [whole - ops.widened(short) for whole, short in zip(exact, sent, strict=True)]
         if lost:
-            if not all(map(_kernels.all_finite, lost)):
+            if not all(map(kernels.all_finite, lost)):
                 where = f"the error of {self._values.wire_id}, which the residual would keep,"
                 raise NonFiniteError(f"{where} holds a NaN or an infinity")
             next_states = sparsifier.update_residuals(next_states, lost, indices)
         if len(xs) == 1:  # without the start of threads
             size, header = self._sizes[0], self.headers[0]
-            return [_kernels.frame_entries(_int32(indices[0]), size, sent[0], header, form)], next_states
+            return [kernels.frame_entries(_int32(indices[0]), size, sent[0], header, form=form)], next_states
         places = list(map(_int32, indices))
-        framed = _kernels.frame_entries_of_each(places, self._sizes, list(sent), self.headers, form)
+        framed = kernels.frame_entries_of_each(places, self._sizes, sent, self.headers, form=form)
         return framed, next_states
 
     def _encode_dense(self, xs: Sequence[Any], round_num: int) -> list[bytes]:
         vectors = [x.reshape(-1) for x in xs]
         quantizer = self._values.kernel_quantizer
         if self._entropy_coder is None and quantizer is not None:
-            code = quantizer.kernel_arguments(round_num)
+            form, seed = quantizer.form_in(round_num), quantizer.kernel_seed(round_num)
             each = zip(vectors, self.headers, strict=True)
-            return [_kernels.frame_values(vector, header, *code) for vector, header in each]
+            return [kernels.frame_values(vector, header, **form, seed=seed) for vector, header in each]
         codes, _ = self._values.quantize_each(vectors, round_num, None)
         return self._framed(codes)
 
@@ -150,12 +150,12 @@ class KernelPlan(Plan):
     def _framed(self, codes: Sequence[NDArray[np.uint8]]) -> list[bytes]:
         """Returns the containers of the quantizer's bytes, with the symbols in the entropy coder's code."""
         if self._symbols is None:
-            return _kernels.frame_of_each(list(codes), self.headers)
+            return kernels.frame_of_each(codes, self.headers)
         framed = []
         for code, symbols, header in zip(codes, self._symbols, self.headers, strict=True):
             start, number, bits = symbols
             if type(self._entropy_coder) is Rans and bits <= BYTE_BITS:
-                framed.append(_kernels.frame_symbols(code, int(start), int(number), bits, header))
+                framed.append(kernels.frame_symbols(code, start, number, header, bits=bits))
             else:
-                framed.append(_kernels.frame(self._values.shortened(code, symbols), header))
+                framed.append(kernels.frame(self._values.shortened(code, symbols), header))
         return framed

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-import fedplug._kernels as _kernels
+import fedplug.kernels as kernels
 import fedplug.ops as ops
 from fedplug.encoders.arguments import (
     MOST_LOG2_BLOCK_SIZE,
@@ -87,42 +87,36 @@ class ValueFormQuantizer(Quantizer):
         exact: Sequence[NDArray[np.generic]] | None,
     ) -> tuple[list[NDArray[np.uint8]], list[NDArray[np.generic]]]:
         """Encodes vectors of one dtype in one call of a kernel. See `ValueCoder.quantize_each`."""
-        code = self.kernel_arguments(round_num)
+        form, seed = self.form_in(round_num), self.kernel_seed(round_num)
         if exact is None:
-            return _kernels.encode_values_of_each(list(values), [], None, *code), []
-        errors = _kernels.empty((sum(map(len, values)),), exact[0].dtype)
-        codes = _kernels.encode_values_of_each(list(values), list(exact), errors, *code)
+            return kernels.encode_values_of_each(values, **form, seed=seed), []
+        errors = kernels.empty((sum(map(len, values)),), exact[0].dtype)
+        codes = kernels.encode_values_of_each(values, **form, seed=seed, exact=exact, errors=errors)
         ends = [*itertools.accumulate(map(len, values))]
         return codes, list(map(errors.__getitem__, map(slice, [0, *ends], ends)))
 
-    def kernel_arguments(self, round_num: int) -> tuple[ValueForm, int, int, float, int]:
-        """Returns the last arguments of the kernels that encode. The constructor has checked them."""
-        form = self.form_in(round_num)
-        bits, block_size = int(form.get("bits", 8)), form.get("block_size", 256)
-        return form["form"], bits, block_size, form.get("relative", 0.01), (self.seed << 32) + round_num
+    def kernel_seed(self, round_num: int) -> int:
+        """Returns `ops.round_seed` of numbers that are checked."""
+        return (self.seed << 32) + round_num
 
     def encode_on_device(
         self, xs: Sequence[DeviceArray], residuals: Sequence[Array | None] | None, round_num: int
     ) -> tuple[list[NDArray[np.uint8]], list[DeviceArray]]:
         """Quantizes and packs on the device. See `fedplug.ops.value_code.encode_on_device`."""
-        form, bits, block_size, _, seed = self.kernel_arguments(round_num)
-        return encode_on_device(xs, residuals, form, bits=bits, block_size=block_size, seed=seed)
+        form = self.form_in(round_num)
+        return encode_on_device(xs, residuals, **form, seed=self.kernel_seed(round_num))
 
     def packed(self, code: NDArray[np.uint8], count: int, dtype: DType) -> PackedValues:
         """Checks the untrusted code of ``count`` values, which a device then decodes."""
-        form, wanted = self._form, np.dtype(dtype)
-        options = int(form.get("bits", 8)), form.get("block_size", 256)
-        largest = _kernels.check_values(code, count, form["form"], wanted, *options)
-        return PackedValues(code, count, wanted, form, largest)
+        largest = kernels.check_values(code, count, **self._form, dtype=dtype)
+        return PackedValues(code, count, np.dtype(dtype), self._form, largest)
 
     def decode(self, code: Array, count: Array | int, dtype: DType) -> Array:
         """Refuses bytes that `encode` does not write for ``count`` values with this configuration."""
         is_bytes = type(code) is np.ndarray and code.dtype == np.uint8
         if is_bytes and type(count) is int and isinstance(dtype, np.dtype):
-            form = self._form
-            options = int(form.get("bits", 8)), form.get("block_size", 256), form.get("relative", 0.01)
-            return _kernels.decode_values(
-                code, count, form["form"], dtype, *options, take_result(count, dtype)
+            return kernels.decode_values(
+                code, count, **self._form, dtype=dtype, out=take_result(count, dtype)
             )
         return ops.decode_values(code, count, **self._form, dtype=dtype)
 
