@@ -24,6 +24,25 @@ void FedplugWait(std::condition_variable* condition,
   pthread_cond_wait(condition->native_handle(), lock.mutex()->native_handle());
 }
 
+// std::exception_ptr's count of references, which the copies of GCC 11 and older
+// change outside headers.
+void CopyExceptionPointer(void* to, const void* from) __asm__(
+    "_ZNSt15__exception_ptr13exception_ptrC1ERKS0_");
+void DestroyExceptionPointer(void* pointer) __asm__(
+    "_ZNSt15__exception_ptr13exception_ptrD1Ev");
+void FedplugAddReference(void** pointer)
+    FEDPLUG_NAMED("_ZNSt15__exception_ptr13exception_ptr9_M_addrefEv");
+void FedplugAddReference(void** pointer) {
+  void* never_destroyed = nullptr;
+  CopyExceptionPointer(&never_destroyed, pointer);
+}
+void FedplugRelease(void** pointer)
+    FEDPLUG_NAMED("_ZNSt15__exception_ptr13exception_ptr10_M_releaseEv");
+void FedplugRelease(void** pointer) {
+  DestroyExceptionPointer(pointer);
+  *pointer = nullptr;
+}
+
 // Whether reference counts may be changed without atomic instructions: never.
 extern char fedplug_single_threaded FEDPLUG_NAMED("__libc_single_threaded");
 char fedplug_single_threaded = 0;
