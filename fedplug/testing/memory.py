@@ -22,8 +22,8 @@ _Action = Callable[[], object]
 def of_arrays(action: _Action, allowance: int = 0) -> int:
     """Returns the peak bytes that a call allocates, in Python, NumPy and kernels.
 
-    Large requests of kernels are seen as address space, on Linux. Allocations by other threads count too, as
-    for `of_tensors`.
+    Large requests of kernels are seen as address space, on Linux, unless malloc has as much freed memory.
+    Allocations by other threads count too, as for `of_tensors`.
     """
     return _least(_peak_of_arrays, action, allowance)
 
