@@ -210,9 +210,9 @@ def read_results() -> dict[tuple[str, str, int], dict[str, Any]]:
     return {(row.pop("task"), row.pop("scheme"), row.pop("seed")): row for row in rows}
 
 
-def table(task: str, last: int) -> str:
+def table(results: Mapping[tuple[str, str, int], dict[str, Any]], task: str, last: int) -> str:
     """Returns the table of a task over the last rounds. Its columns are seeds."""
-    results, seeds = read_results(), range(TASKS[task].seeds)
+    seeds = range(TASKS[task].seeds)
     means = {
         key[1:]: float(np.mean(row["accuracies"][-last:])) for key, row in results.items() if key[0] == task
     }
@@ -248,9 +248,10 @@ def _cells(values: Mapping[int, float], seeds: Iterable[int], text: str) -> list
 
 def main() -> None:
     RUNS.parent.mkdir(exist_ok=True)
+    finished = read_results()
     for scheme, (name, task) in itertools.product(SCHEMES, TASKS.items()):
         for seed in range(task.seeds):
-            if (name, scheme, seed) not in read_results():
+            if (name, scheme, seed) not in finished:
                 row = train(task, SCHEMES[scheme], seed)
                 with RUNS.open("a", encoding="utf-8") as file:
                     file.write(json.dumps({"task": name, "scheme": scheme, "seed": seed, **row}) + "\n")
@@ -259,12 +260,12 @@ def main() -> None:
 
 def write_results() -> None:
     """Writes the tables of finished trainings."""
-    here = environment()
+    here, results = environment(), read_results()
     machine = f"{here['processor']}, {os.cpu_count()} cores"
     rounds = {"first": ROUNDS - MEASURED + 1, "rounds": ROUNDS, "few": FEW}
     text = _MADE.format(date=datetime.date.today(), machine=machine, **rounds)
     for name, title in _TITLES.items():
-        text += f"## {title}\n\n{table(name, MEASURED)}\n\n{table(name, FEW)}\n\n"
+        text += f"## {title}\n\n{table(results, name, MEASURED)}\n\n{table(results, name, FEW)}\n\n"
     RESULTS.write_text(text.rstrip() + "\n", encoding="utf-8")
     print(text)
 
