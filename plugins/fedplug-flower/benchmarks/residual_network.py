@@ -72,7 +72,7 @@ class Block(nn.Module):
             self.shortcut = nn.Sequential(convolution, nn.BatchNorm2d(outputs))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Adds both and cuts off what is negative."""
+        """Returns the positive part of the sum of both paths, zero elsewhere."""
         return nn.functional.relu(self.layers(x) + self.shortcut(x))
 
 

@@ -71,9 +71,8 @@ class Publisher:
                 "parts - 1, and snapshot_every at least 1"
             )
         self._every, self._until_snapshot = snapshot_every, 0
-        self._broadcaster = fedplug.Broadcaster(
-            "lossless", keep=2, keep_bytes=sys.maxsize
-        )  # the last one, of any size
+        # It keeps the base of the next difference, whatever the size of the model.
+        self._broadcaster = fedplug.Broadcaster("lossless", keep=2, keep_bytes=sys.maxsize)
         self._writer = ChannelWriter(url, part, parts, KEPT_SNAPSHOTS)
 
     def publish(self, tensors: NamedTensors, layout: Layout | None = None) -> Published:

@@ -127,6 +127,5 @@ def test_impossible_numbers_are_refused(tmp_path: Path, options: dict[str, int])
 
 def test_the_base_of_a_change_is_kept_whatever_the_size_of_the_model(tmp_path):
     publisher = Publisher(str(tmp_path))
-    assert (
-        publisher._broadcaster._keep_bytes > 2**50
-    )  # 2 GiB by default, which two versions of a billion exceed
+    # The default is 2 GiB, which two versions of a billion weights exceed.
+    assert publisher._broadcaster._keep_bytes > 2**50
