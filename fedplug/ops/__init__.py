@@ -25,61 +25,18 @@ is never cut or wrapped to fit.
 
 from __future__ import annotations
 
-from fedplug.ops.arrays import (
-    add_n,
-    add_residual,
-    all,
-    any,
-    arange,
-    argsort_descending,
-    asarray,
-    astype,
-    clip,
-    concat,
-    cond,
-    cumulative_sum,
-    divide_no_nan,
-    ensure_shape,
-    floor,
-    identity,
-    max,
-    maximum,
-    minimum,
-    multiply,
-    no_residual,
-    nonzero,
-    repeat,
-    reshape,
-    round,
-    saturate_cast,
-    segment_sum,
-    size,
-    sqrt,
-    stack,
-    subtract,
-    sum,
-    table_lookup,
-    take,
-    transpose,
-    where,
-    zeros,
-    zeros_like,
-)
-from fedplug.ops.block_scaling import block_count, block_scales
-from fedplug.ops.checks import of_length, require, require_finite
-from fedplug.ops.container import frame, unframe
-from fedplug.ops.finite import all_finite, finite_from_bytes
-from fedplug.ops.gather_sum import gather_sum, take_from_sum
+from fedplug.ops import arrays
+from fedplug.ops.arrays import *  # noqa: F403
+from fedplug.ops.checks import all_finite, of_length, require, require_finite
+from fedplug.ops.container import frame, sparse_body, split_sparse_body, unframe
 from fedplug.ops.index_code import decode_indices, draw_indices, encode_indices
-from fedplug.ops.low_rank import low_rank_matrix, low_rank_residual, matrix_times
+from fedplug.ops.low_rank import low_rank_matrix, low_rank_residual, matrix_times, orthonormal_columns
 from fedplug.ops.lowering import load_library
-from fedplug.ops.mean_magnitude import mean_magnitude
-from fedplug.ops.orthonormal import orthonormal_columns
 from fedplug.ops.packing import pack, packed_size, unpack
 from fedplug.ops.prng import dither, random_words, round_seed, shared_uniform
-from fedplug.ops.scatter import scatter_decode, scatter_decode_add
-from fedplug.ops.serialization import crc32, from_bytes, to_bytes
-from fedplug.ops.sparse_form import sparse_body, split_sparse_body
+from fedplug.ops.scales import block_count, block_scales, mean_magnitude
+from fedplug.ops.scatter import gather_sum, scatter_decode, scatter_decode_add, take_from_sum
+from fedplug.ops.serialization import crc32, finite_from_bytes, from_bytes, to_bytes
 from fedplug.ops.spec import (
     has_known_shape,
     is_floating,
@@ -97,95 +54,58 @@ from fedplug.ops.topk import chunked_topk_residual, grouped_topk_residual, topk_
 from fedplug.ops.value_code import decode_values, encode_values
 
 __all__ = [
-    "add_n",
-    "add_residual",
-    "all",
     "all_finite",
-    "any",
-    "arange",
-    "argsort_descending",
-    "asarray",
-    "astype",
     "block_count",
     "block_scales",
     "chunked_topk_residual",
-    "clip",
-    "concat",
-    "cond",
     "crc32",
-    "cumulative_sum",
     "decode_indices",
     "decode_symbols",
     "decode_values",
     "dither",
-    "divide_no_nan",
     "draw_indices",
     "encode_indices",
     "encode_symbols",
     "encode_values",
-    "ensure_shape",
     "finite_from_bytes",
-    "floor",
     "frame",
     "from_bytes",
     "gather_sum",
     "grouped_topk_residual",
     "has_known_shape",
-    "identity",
     "is_floating",
     "itemsize",
     "load_library",
     "low_rank_matrix",
     "low_rank_residual",
     "matrix_times",
-    "max",
-    "maximum",
     "mean_magnitude",
-    "minimum",
-    "multiply",
     "narrowed",
-    "no_residual",
-    "nonzero",
     "num_elements",
     "of_length",
     "orthonormal_columns",
     "pack",
     "packed_size",
     "random_words",
-    "repeat",
     "require",
     "require_finite",
-    "reshape",
-    "round",
     "round_seed",
-    "saturate_cast",
     "scatter_decode",
     "scatter_decode_add",
-    "segment_sum",
     "shared_uniform",
-    "size",
     "sparse_body",
     "spec_of",
     "split_sparse_body",
-    "sqrt",
-    "stack",
     "subset_bits",
-    "subtract",
-    "sum",
     "sum_of_squares",
     "symbol_bits",
-    "table_lookup",
-    "take",
     "take_from_sum",
     "to_bytes",
     "topk_residual",
-    "transpose",
     "unframe",
     "unpack",
-    "where",
     "wide_dtype",
     "wide_spec",
     "widened",
-    "zeros",
-    "zeros_like",
 ]
+__all__ += arrays.__all__

@@ -15,7 +15,7 @@ from fedplug.ops.types import Array
 
 _PASSED: AbstractContextManager[object] = nullcontext()
 
-__all__ = ["of_length", "require", "require_finite", "sums_may_overflow"]
+__all__ = ["all_finite", "of_length", "require", "require_finite", "sums_may_overflow"]
 
 
 @also_on(tensors=lambda: _tensorflow.checks.require)
@@ -65,3 +65,10 @@ def require_finite(x: Array, what: str) -> Array:
 def sums_may_overflow() -> AbstractContextManager[None]:
     """Makes a context in which NumPy does not warn of infinite sums, because a later step refuses them."""
     return np.errstate(over="ignore", invalid="ignore")
+
+
+@also_on(tensors=lambda: _tensorflow.checks.all_finite)
+def all_finite(xs: Array | list[Array]) -> Array | bool:
+    """Whether all elements of an array, or of all arrays of a non-empty list, are finite."""
+    arrays = xs if isinstance(xs, list) else [xs]
+    return all(kernels.all_finite(np.asarray(x)) for x in arrays)  # x may be a NumPy scalar

@@ -1,17 +1,25 @@
-"""The container around payloads. docs/wire-format.md specifies the layout."""
+"""The container around payloads, and the body of a sparse one. docs/wire-format.md specifies the layouts."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
 import fedplug.kernels as kernels
 import fedplug.wire as wire
 from fedplug.errors import PayloadError
+from fedplug.kernels.arguments import whole
 from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on
 from fedplug.ops.types import Array
 
-__all__ = ["frame", "unframe"]
+__all__ = [
+    "frame",
+    "sparse_body",
+    "split_sparse_body",
+    "unframe",
+]
 
 
 @also_on(tensors=lambda: _tensorflow.container.frame)
@@ -51,3 +59,46 @@ def unframe(container: Array, header: bytes, *, lowering: str | None = None) -> 
             "another encoder or for another tensor"
         )
     return body
+
+
+@also_on(tensors=lambda: _tensorflow.container.sparse_body)
+def sparse_body(
+    count: Array | int, index_code: Array, values: Array, *, lowering: str | None = None
+) -> Array:
+    """Joins the number of entries of a sparse payload, their index code and their values in one buffer.
+
+    Args:
+        count: Number of entries, below 2^31. Integer scalar.
+        index_code: The code of their indices, uint8 vector.
+        values: The bytes of their values, uint8 vector.
+        lowering: See `fedplug.ops`.
+
+    Returns:
+        The body. uint8 vector.
+
+    Raises:
+        ArgumentError: ``count`` is out of range.
+    """
+    return kernels.sparse_body(count, index_code, values)
+
+
+@also_on(tensors=lambda: _tensorflow.container.split_sparse_body)
+def split_sparse_body(
+    body: Array, size: Array | int, *, lowering: str | None = None
+) -> tuple[Any, Array, Array]:
+    """Splits a body that `sparse_body` wrote, from untrusted bytes.
+
+    Args:
+        body: uint8 vector.
+        size: Number of elements of the tensor. Integer scalar.
+        lowering: See `fedplug.ops`.
+
+    Returns:
+        The number of entries in ``[0, size]``, an int or an int32 scalar. The index code. The bytes of the
+        values. On NumPy arrays the latter two are views of ``body``.
+
+    Raises:
+        PayloadError: The numbers cannot be read, are not in their shortest form, or do not fit the tensor or
+            the body.
+    """
+    return kernels.split_sparse_body(body, whole("size", size))

@@ -1,4 +1,4 @@
-"""Adds sparse payloads to a dense sum."""
+"""Sparse payloads: adds entries to a dense sum, and takes those at given indices out of one."""
 
 from __future__ import annotations
 
@@ -9,11 +9,20 @@ import numpy as np
 import fedplug.kernels as kernels
 from fedplug.kernels.arguments import whole, whole_numbers
 from fedplug.ops import _tensorflow
+from fedplug.ops.checks import require_finite
 from fedplug.ops.dispatch import also_on, of_each
-from fedplug.ops.donation import donate_residuals, own, take_result
-from fedplug.ops.types import Array, DType
+from fedplug.ops.donation import donate_residuals, own, place_for, take_result
+from fedplug.ops.types import Array, DType, TakenFromSum
 
-__all__ = ["add_selected", "scatter_decode", "scatter_decode_add"]
+__all__ = [
+    "add_selected",
+    "gather_finite_of_each",
+    "gather_sum",
+    "scatter_decode",
+    "scatter_decode_add",
+    "take_from_sum",
+    "take_from_sum_of_each",
+]
 
 
 @also_on(tensors=lambda: _tensorflow.scatter.scatter_decode_add)
@@ -54,7 +63,7 @@ def scatter_decode_add(
     return total
 
 
-_each = of_each(scatter_decode_add, "add_selected")
+_add_each = of_each(scatter_decode_add, "add_selected")
 
 
 def add_selected(
@@ -70,7 +79,7 @@ def add_selected(
     """
     if set(map(type, residuals)) != {np.ndarray}:
         with donate_residuals():
-            return _each(residuals, values, indices)  # type: ignore[no-any-return]
+            return _add_each(residuals, values, indices)  # type: ignore[no-any-return]
     for residual, each, places in zip(residuals, values, indices, strict=True):
         at = places if places.dtype == np.int32 else whole_numbers("indices", places, np.int32)
         kernels.scatter_decode_add(residual, np.asarray(each, residual.dtype), at)
@@ -116,3 +125,62 @@ def _payloads(
     splits = None if row_splits is None else whole_numbers("row_splits", row_splits, np.int64)
     factors = None if weights is None else np.asarray(weights, dtype)
     return np.asarray(values, dtype), whole_numbers("indices", indices, np.int32), splits, factors
+
+
+@also_on(tensors=lambda: _tensorflow.scatter.gather_sum)
+def gather_sum(delta: Array, residual: Array | None, indices: Array, *, lowering: str | None = None) -> Array:
+    """Computes ``(delta + residual)[indices]``, and no other sum.
+
+    Args:
+        delta: The update; any shape of ``n < 2^31`` elements; float32 or float64.
+        residual: An array of the shape and dtype of ``delta``. None for zeros.
+        indices: Flat indices in any order. int32 ``[k]``.
+        lowering: See `fedplug.ops`.
+
+    Returns:
+        The sums, which need not be finite. ``[k]``, the dtype of ``delta``.
+
+    Raises:
+        ArgumentError: The shapes differ, or an index is out of range.
+    """
+    return kernels.gather_sum(delta, residual, whole_numbers("indices", indices, np.int32))
+
+
+@also_on(tensors=lambda: _tensorflow.scatter.take_from_sum)
+def take_from_sum(
+    delta: Array, residual: Array | None, indices: Array, *, lowering: str | None = None
+) -> TakenFromSum:
+    """Takes the entries of ``a = delta + residual`` at ``indices``.
+
+    The new residual is ``a`` with these entries set to zero: scattering the values into it restores ``a`` bit
+    for bit. The compiled op keeps denormal numbers. The reference flushes them to zero, as TensorFlow does.
+
+    Args:
+        delta: The update; any shape of ``n < 2^31`` elements; float32 or float64.
+        residual: The residual of earlier rounds. The shape and dtype of ``delta``.
+        indices: Flat indices, strictly ascending. int32 ``[k]``.
+        lowering: See `fedplug.ops`.
+
+    Raises:
+        ArgumentError: The shapes differ, or the indices are out of range or do not ascend.
+        NonFiniteError: A sum is NaN or infinite.
+    """
+    rest = place_for(residual, delta)
+    places = whole_numbers("indices", indices, np.int32)
+    values = kernels.take_from_sum(delta, residual, places, residual_out=None if rest is residual else rest)
+    return TakenFromSum(values, rest)
+
+
+take_from_sum_of_each = of_each(take_from_sum, "take_from_sum_of_each")
+"""Applies `take_from_sum` to each tensor of a list; on a device in one call."""
+
+
+def _gather_finite(x: Array, indices: Array) -> Array:
+    return gather_sum(require_finite(x, "the update"), None, indices)
+
+
+gather_finite_of_each = of_each(_gather_finite, "gather_finite_of_each")
+"""Returns the entries of each update at its indices; on a device in one call.
+
+Raises NonFiniteError if an update holds a NaN or an infinity.
+"""

@@ -7,7 +7,7 @@ from numpy.typing import DTypeLike, NDArray
 
 import fedplug.kernels as kernels
 from fedplug.errors import PayloadError
-from fedplug.kernels.arguments import whole_numbers
+from fedplug.kernels.arguments import whole, whole_numbers
 from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on
 from fedplug.ops.donation import take_result
@@ -15,6 +15,7 @@ from fedplug.ops.types import Array, Scalar
 
 __all__ = [
     "crc32",
+    "finite_from_bytes",
     "from_bytes",
     "to_bytes",
 ]
@@ -46,6 +47,31 @@ def from_bytes(data: Array, dtype: DTypeLike) -> Array:
         return numbers.copy()
     np.copyto(place, numbers)
     return place
+
+
+@also_on(tensors=lambda: _tensorflow.serialization.finite_from_bytes)
+def finite_from_bytes(data: Array, count: Array | int, dtype: DTypeLike) -> Array:
+    """Reads floats from untrusted bytes, as `from_bytes` does.
+
+    Args:
+        data: uint8 vector.
+        count: Number of values. Integer scalar.
+        dtype: The floating dtype of the values.
+
+    Returns:
+        The finite values. ``[count]``.
+
+    Raises:
+        PayloadError: The number of bytes is wrong, or a value is NaN or infinite.
+    """
+    count, dtype = count if type(count) is int else whole("count", count), np.dtype(dtype)
+    if len(data) != count * dtype.itemsize:
+        whole("count", count)  # refuses more than 64 bits
+        raise PayloadError(
+            f"the bytes of raw values have the wrong length, {len(data)}; there must be "
+            f"{count * dtype.itemsize}"
+        )
+    return kernels.finite_from_bytes(data, dtype, take_result(count, dtype))
 
 
 @also_on(tensors=lambda: _tensorflow.serialization.crc32)

@@ -27,8 +27,8 @@ from fedplug.encoders.pipeline.kernel_plan import plan_of
 from fedplug.encoders.quantizers.identity import Identity
 from fedplug.errors import ArgumentError
 from fedplug.kernels.foreign import read_array
+from fedplug.ops.checks import all_finite
 from fedplug.ops.device_array import on_host
-from fedplug.ops.finite import all_finite
 from fedplug.ops.types import Spec
 from fedplug.registry.component import Description
 from fedplug.types import Values

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from fedplug import ops
-from fedplug.ops._tensorflow.reference.traced import traced_once
+from fedplug.ops._tensorflow.traced import traced_once
 from fedplug.ops.lowering import use_lowering
 
 

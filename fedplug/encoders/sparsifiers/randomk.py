@@ -11,7 +11,7 @@ from fedplug.encoders.base import State
 from fedplug.encoders.coders import Seeded
 from fedplug.encoders.sparsity import Sparsity
 from fedplug.encoders.stages import Selection, Sparsifier
-from fedplug.ops.gather_sum import gather_finite_of_each, take_from_sum_of_each
+from fedplug.ops.scatter import gather_finite_of_each, take_from_sum_of_each
 from fedplug.ops.types import Array, DType, Scalar
 from fedplug.registry.specs import EXECUTIONS_AND_CUDA, Capabilities
 from fedplug.schedules import Schedule

@@ -1,5 +1,8 @@
 """The ops on TensorFlow's tensors: each calls the compiled op or its reference.
 
+A reference consists of stock TensorFlow ops, for runtimes without custom ops and for tests. It gives the bits
+of the compiled op, except for denormal numbers, which TensorFlow flushes to zero.
+
 A module has the functions of the module of the same name in `fedplug.ops`, which documents them. Each module
 is imported on first use: importing this package loads no TensorFlow.
 """
@@ -13,19 +16,15 @@ from fedplug.registry.first_use import imported_on_first_use
 if TYPE_CHECKING:
     from fedplug.ops._tensorflow import (
         arrays,
-        block_scaling,
         checks,
         container,
-        finite,
-        gather_sum,
         index_code,
         low_rank,
-        mean_magnitude,
         packing,
         prng,
+        scales,
         scatter,
         serialization,
-        sparse_form,
         spec,
         statistics,
         symbol_code,
@@ -36,19 +35,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "arrays",
-    "block_scaling",
     "checks",
     "container",
-    "finite",
-    "gather_sum",
     "index_code",
     "low_rank",
-    "mean_magnitude",
     "packing",
     "prng",
+    "scales",
     "scatter",
     "serialization",
-    "sparse_form",
     "spec",
     "statistics",
     "symbol_code",

@@ -15,26 +15,6 @@ import tensorflow as tf
 from fedplug.errors import DTypeError, LoweringError, UnknownNameError
 from fedplug.kernels.arguments import whole_numbers
 
-__all__ = [
-    "after",
-    "as_bytes",
-    "as_floats",
-    "as_indices",
-    "as_int64",
-    "as_integers",
-    "refuse_without_op",
-    "require",
-    "require_equal_shapes",
-    "require_floating",
-    "require_form",
-    "require_policy",
-    "require_vectors",
-    "require_whole",
-    "require_wide",
-    "same_shape",
-]
-
-
 _FLOATING = (tf.float32, tf.float64, tf.bfloat16, tf.float16)
 _WIDE = _FLOATING[:2]
 _POLICIES = ("error", "drop")

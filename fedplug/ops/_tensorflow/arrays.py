@@ -11,8 +11,6 @@ from fedplug.ops._tensorflow.arguments import as_floats, as_int64, as_integers, 
 from fedplug.ops._tensorflow.checks import require
 from fedplug.ops.types import Array, DType, Scalar
 
-__all__: list[str] = []
-
 
 def asarray(values: object, like: tf.Tensor) -> tf.Tensor:
     if like.dtype.is_integer:

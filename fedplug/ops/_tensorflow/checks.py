@@ -6,9 +6,9 @@ from contextlib import AbstractContextManager
 
 import tensorflow as tf
 
+from fedplug.ops._tensorflow import loader
 from fedplug.ops._tensorflow.arguments import as_int64
-
-__all__ = ["of_length", "require", "require_finite"]
+from fedplug.ops.lowering import resolve_lowering
 
 
 def require(condition: tf.Tensor, message: str) -> AbstractContextManager[object]:
@@ -31,3 +31,10 @@ def of_length(data: tf.Tensor, length: tf.Tensor | int, what: str) -> tf.Tensor:
 def require_finite(x: tf.Tensor, what: str) -> tf.Tensor:
     del what
     return x
+
+
+def all_finite(xs: tf.Tensor | list[tf.Tensor]) -> tf.Tensor:
+    xs = [tf.convert_to_tensor(x) for x in (xs if isinstance(xs, list) else [xs])]
+    if resolve_lowering() == "fused":
+        return loader.library().fedplug_all_finite(xs)
+    return tf.reduce_all([tf.reduce_all(tf.math.is_finite(x)) for x in xs])

@@ -9,8 +9,6 @@ from typing import NoReturn
 
 import tensorflow as tf
 
-__all__ = ["refuse_gradient", "register"]
-
 _BETWEEN_FLOATS = (
     "ChunkedTopKResidual",
     "GatherSum",

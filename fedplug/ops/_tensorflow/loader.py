@@ -16,8 +16,6 @@ from fedplug.ops._tensorflow import gradients
 from fedplug.registry import op_libraries, resolve
 from fedplug.registry.build_info import require_current
 
-__all__ = ["find_library", "library", "op_library"]
-
 _LIBRARY = "_fedplug_ops.so"
 _DISTRIBUTED = "fedplug_tensorflow"
 _REMEDY = (

@@ -12,8 +12,6 @@ from fedplug.kernels.arguments import whole
 from fedplug.ops._tensorflow.arguments import as_bytes, as_int64, require_whole
 from fedplug.ops._tensorflow.checks import of_length, require
 
-__all__ = ["bits_of", "numbers", "pack", "packed_size", "unpack", "unpack_all"]
-
 
 def packed_size(count: tf.Tensor, bits: tf.Tensor) -> tf.Tensor:
     require_whole(count=count)

@@ -9,8 +9,6 @@ from fedplug.ops._tensorflow.checks import require
 from fedplug.ops._tensorflow.serialization import crc32, to_bytes
 from fedplug.ops.types import Scalar
 
-__all__ = ["dither", "random_words", "round_seed", "shared_uniform"]
-
 
 def round_seed(seed: Scalar, round_num: Scalar) -> tf.Tensor:
     high = tf.bitwise.left_shift(_of_32_bits("seed", seed), tf.constant(32, tf.int64))

@@ -6,17 +6,6 @@ import tensorflow as tf
 
 from fedplug.ops.types import Array
 
-__all__ = [
-    "dtype",
-    "has_known_shape",
-    "is_floating",
-    "itemsize",
-    "spec_of",
-    "wide_dtype",
-    "wide_spec",
-    "widened",
-]
-
 
 def dtype(name: str) -> tf.DType:
     return tf.as_dtype(name)

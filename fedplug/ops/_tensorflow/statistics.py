@@ -13,8 +13,6 @@ from fedplug.ops._tensorflow.spec import widened
 from fedplug.ops._tensorflow.wide_symbols import unpack_wide
 from fedplug.ops.types import Scalar
 
-__all__ = ["subset_bits", "sum_of_squares", "symbol_bits"]
-
 
 def sum_of_squares(x: tf.Tensor) -> tf.Tensor:
     return 2 * tf.cast(tf.nn.l2_loss(widened(x)), tf.float64)  # reads memory once, unlike x * x

@@ -20,8 +20,6 @@ from fedplug.ops.wide_layout import (
     SAMPLE_BITS,
 )
 
-__all__ = ["join_wide", "pack_wide", "split_aside", "split_wide", "unpack_wide"]
-
 
 def pack_wide(symbols: tf.Tensor, bits: int) -> tf.Tensor:
     symbols, low_bits = tf.cast(symbols, tf.int32), bits - BYTE_BITS

@@ -1,4 +1,4 @@
-"""`fedplug.ops.scatter` and `fedplug.ops.gather_sum` on a CUDA device. Entries come to the host."""
+"""`fedplug.ops.scatter` on a CUDA device. Entries come to the host."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def add_selected(
 
 
 def gather_finite_of_each(xs: Sequence[DeviceArray], indices: Sequence[object]) -> list[NDArray[np.generic]]:
-    """See `fedplug.ops.gather_sum.gather_finite_of_each`."""
+    """See `fedplug.ops.scatter.gather_finite_of_each`."""
     try:
         return gathered(xs, _places(indices), stream_handle(None, xs[0]))
     except NonFiniteError as error:
@@ -70,7 +70,7 @@ def gather_finite_of_each(xs: Sequence[DeviceArray], indices: Sequence[object]) 
 def take_from_sum_of_each(
     deltas: Sequence[DeviceArray], residuals: Sequence[object], indices: Sequence[object]
 ) -> list[TakenFromSum]:
-    """See `fedplug.ops.gather_sum.take_from_sum_of_each`."""
+    """See `fedplug.ops.scatter.take_from_sum_of_each`."""
     stream, before = to_device_of_each(deltas, residuals)
     return taken(deltas, before, _places(indices), stream)
 

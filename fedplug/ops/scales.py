@@ -1,18 +1,41 @@
-"""A mean with the same bits for any number of threads, SIMD level and device."""
+"""Scales of values, with the same bits for any number of threads, SIMD level and device.
+
+The scale of a block is its largest magnitude, and that of a whole vector the mean magnitude.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
+from fedplug.kernels.arguments import whole
 from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on
 from fedplug.ops.spec import largest_finite
 from fedplug.ops.types import Array, Scalar
 
-__all__ = ["mean_magnitude"]
+__all__ = [
+    "block_count",
+    "block_scales",
+    "mean_magnitude",
+]
 
 
-@also_on(tensors=lambda: _tensorflow.mean_magnitude.mean_magnitude)
+@also_on(tensors=lambda: _tensorflow.scales.block_count)
+def block_count(count: Array | int, size: int) -> Array | int:
+    """The number of blocks of ``size`` that ``count`` values fill. The last one may be partial."""
+    return -(-whole("count", count) // whole("size", size, 1))
+
+
+@also_on(tensors=lambda: _tensorflow.scales.block_scales)
+def block_scales(values: Array, size: int) -> Array:
+    """The scales of the blocks of ``values[n]``: the largest magnitude of each. ``[block_count(n)]``."""
+    magnitudes, size = np.asarray(np.abs(values)), whole("size", size, 1)
+    filled = np.concatenate([magnitudes, np.zeros(-len(values) % size, values.dtype)])
+    scales: Array = filled.reshape(-1, size).max(axis=1)
+    return scales
+
+
+@also_on(tensors=lambda: _tensorflow.scales.mean_magnitude)
 def mean_magnitude(values: Array) -> Scalar:
     """Computes the mean of ``|values|``, a vector; 0 for no values; a scalar of the same dtype.
 

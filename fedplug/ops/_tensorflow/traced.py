@@ -14,8 +14,6 @@ import tensorflow as tf
 
 from fedplug.ops.lowering import use_lowering
 
-__all__ = ["traced_once"]
-
 _R = TypeVar("_R")
 
 

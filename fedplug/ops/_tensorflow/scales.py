@@ -1,4 +1,4 @@
-"""`fedplug.ops.block_scaling` on tensors, and functions for the references of value codes."""
+"""`fedplug.ops.scales` on tensors, and functions for the references of value codes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from fedplug.kernels.arguments import whole
 from fedplug.ops._tensorflow.arguments import require_whole
 from fedplug.ops._tensorflow.checks import require
 from fedplug.ops._tensorflow.serialization import from_bytes
-
-__all__ = ["block_count", "block_scales", "relative_to_scales", "scales_from_bytes", "times_scales"]
 
 
 def block_count(count: tf.Tensor | int, size: int) -> tf.Tensor | int:
@@ -47,3 +45,20 @@ def scales_from_bytes(data: tf.Tensor, dtype: tf.DType, what: str) -> tf.Tensor:
 
 def _rows(values: tf.Tensor, size: int) -> tf.Tensor:
     return tf.reshape(tf.pad(values, [[0, -tf.size(values) % size]]), [-1, size])
+
+
+def mean_magnitude(values: tf.Tensor) -> tf.Tensor:
+    count = tf.maximum(tf.size(values), 1)
+    parts = tf.abs(tf.cast(values, tf.float64)) * (1 / tf.cast(count, tf.float64))
+    parts = tf.pad(parts, [[0, count - tf.size(values)]])
+
+    def halve(parts: tf.Tensor) -> tuple[tf.Tensor]:
+        half = (tf.size(parts) + 1) // 2
+        parts = tf.pad(parts, [[0, tf.size(parts) % 2]])
+        return (parts[:half] + parts[half:],)
+
+    (total,) = tf.while_loop(
+        lambda parts: tf.size(parts) > 1, halve, (parts,), shape_invariants=(tf.TensorShape([None]),)
+    )
+    largest = tf.cast(values.dtype.max, tf.float64)
+    return tf.cast(tf.minimum(total[0], largest), values.dtype)
