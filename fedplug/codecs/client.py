@@ -70,7 +70,8 @@ class ClientCodec:
         self._codec = codec
         self._client = f"client {client_id}"
         self._training = training
-        signature = {"codec": repr(codec.encoder), "min_size": codec.min_size}
+        _, _, encoder = codec.owner.tobytes().decode().partition(": ")
+        signature = {"codec": encoder, "min_size": codec.min_size}
         self._kept = StoredPending(store.open_process(self._client, signature))
 
     def __repr__(self) -> str:

@@ -300,7 +300,8 @@ class Codec:
         """
         if not states:
             return None, []
-        return self._model(named_arrays(arrays)).carried_over(states)
+        model = self._seen(arrays) or self._model(named_arrays(arrays))
+        return model.carried_over(states)
 
     def state_keys(self, arrays: Mapping[str, object]) -> dict[str, list[str]]:
         """Returns the keys in a state of `encode_model` that belong to each array, by the array's name.
@@ -369,7 +370,9 @@ class Codec:
             raise ArgumentError(
                 "in_place=True overwrites the residuals that base= may have to keep; pass one"
             )
-        found = named_arrays({name: base[name] for name in arrays if name in base})
+        found: Mapping[str, Any] = {name: base[name] for name in arrays if name in base}
+        if self._seen(found) is None:
+            found = named_arrays(found)
         for name, x in arrays.items():
             if name not in found or found[name].shape != x.shape:
                 raise ArgumentError(f"base has no array {name!r} of the shape {list(x.shape)}")

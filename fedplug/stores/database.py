@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedplug.errors import CorruptStoreError, StoreError, StoreInUseError
 from fedplug.stores import blob
@@ -19,7 +19,7 @@ from fedplug.stores.base import State
 from fedplug.stores.forks import Connection
 from fedplug.stores.parts import Part, joined, sealed
 
-__all__ = ["TREES", "Database", "locked"]
+__all__ = ["TREES", "Database", "ProcessRow", "locked"]
 
 _LOG = "-wal"
 """The file name suffix of SQLite's log, which holds the newest transactions."""
@@ -35,9 +35,10 @@ _PAGE_SIZE = 1 << 14
 _REMEDY = "restore the store from a copy, or start a new one"
 _LOG_SIZE = 64 << 20  # bytes that the log keeps on the disk after a larger commit
 
+_ERRORS = (sqlite3.Error, UnicodeDecodeError, MemoryError)
 _IN_USE = ("SQLITE_BUSY", "SQLITE_LOCKED")
 
-_SCHEMA = """
+_SCHEMA = f"""
 CREATE TABLE processes (
     process TEXT PRIMARY KEY, signature TEXT NOT NULL, round INTEGER, metadata TEXT NOT NULL,
     seal INTEGER NOT NULL
@@ -53,6 +54,8 @@ CREATE TABLE states (
     PRIMARY KEY (process, owner, round, part)
 );
 CREATE INDEX states_by_owner ON states (owner, process, round);
+PRAGMA application_id = {_APPLICATION};
+PRAGMA user_version = {VERSION};
 """
 _SMALL_TABLES = {
     "processes": "SELECT process, signature, round, metadata, seal FROM processes",
@@ -74,6 +77,15 @@ _NAMES = {
     "unable to open database file": "SQLITE_CANTOPEN",
 }
 """Names of errors other than damage, by message. Python 3.10 does not provide the names."""
+
+
+class ProcessRow(NamedTuple):
+    """The row of a process. ``signature`` and ``metadata`` are JSON texts."""
+
+    process: str
+    signature: str
+    round: int | None
+    metadata: str
 
 
 class Database:
@@ -102,14 +114,14 @@ class Database:
             self._db = Connection(
                 place, where=path, uri=looking, timeout=5, isolation_level=None, check_same_thread=False
             )
-        self.turn = self._db.turn
-        try:
-            with self.translated():
+            try:
                 self._identify()
                 self._check_small_tables()
-        except BaseException:
-            self._db.close()
-            raise
+            except BaseException:
+                self._db.close()
+                raise
+        self.turn = self._db.turn
+        self._known: tuple[int, ProcessRow] | None = None
 
     def close(self) -> None:
         """Releases the file. Closing twice is allowed."""
@@ -146,8 +158,10 @@ class Database:
         Raises:
             StoreError: The file cannot be read.
         """
-        with self.translated():
+        try:  # without a frame of its own, because each call has a query
             return self._db.execute(sql, parameters).fetchall()
+        except _ERRORS as error:
+            raise self._translation(error) from error
 
     def put(self, table: str, *values: object) -> None:
         """Writes or replaces a row of a small table, with its checksum."""
@@ -162,6 +176,27 @@ class Database:
         """
         found = self.rows(f"{_SMALL_TABLES[table]} WHERE process = ? ORDER BY round", process)
         return [self._unsealed(row) for row in found]
+
+    def process_row(self, process: str) -> ProcessRow | None:
+        """Returns the row of a process. None if there is none.
+
+        The row that was read last is read again only after this connection, the only one, has made a change.
+
+        Raises:
+            CorruptStoreError: The row is damaged.
+            StoreError: The file is closed or cannot be read.
+        """
+        try:
+            changes = self._db.total_changes
+        except _ERRORS as error:
+            raise self._translation(error) from error
+        if self._known is not None and self._known[0] == changes and self._known[1].process == process:
+            return self._known[1]
+        found = self.sealed_rows("processes", process)
+        if not found:
+            return None
+        self._known = changes, ProcessRow(*found[0])
+        return self._known[1]
 
     def newest(self, process: str, owner: str) -> int | None:
         """Returns the round of an owner's newest state. None if it has none.
@@ -234,17 +269,15 @@ class Database:
         if self._looking:
             self._db.execute("BEGIN")  # the first query begins the moment that all others see
             return
-        self._pragma("synchronous = FULL")
+        self._db.execute("PRAGMA synchronous = FULL")
         if fresh:
-            self._pragma(f"page_size = {_PAGE_SIZE}")
-        self._pragma("journal_mode = WAL")
-        self._pragma(f"journal_size_limit = {_LOG_SIZE}")
+            self._db.execute(f"PRAGMA page_size = {_PAGE_SIZE}")
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute(f"PRAGMA journal_size_limit = {_LOG_SIZE}")
         if fresh:
             with self.transaction():
                 for statement in _SCHEMA.split(";"):
                     self._db.execute(statement)
-                self._pragma(f"application_id = {_APPLICATION}")
-                self._pragma(f"user_version = {VERSION}")
 
     def _check_small_tables(self) -> None:
         for table, query in _SMALL_TABLES.items():
@@ -254,8 +287,8 @@ class Database:
                 self._unsealed(row)
 
     def _pragma(self, text: str) -> Any:
-        row = self._db.execute(f"PRAGMA {text}").fetchone()
-        return None if row is None else row[0]
+        (value,) = self._db.execute(f"PRAGMA {text}").fetchone()
+        return value
 
     def _unsealed(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
         if row != sealed(row[:-1]):
@@ -267,18 +300,22 @@ class Database:
         """Translates SQLite's errors to `StoreError`."""
         try:
             yield
-        except sqlite3.ProgrammingError as error:
-            raise StoreError(f"the store of {self.path} is closed") from error
-        except (sqlite3.Error, UnicodeDecodeError, MemoryError) as error:
-            # Constant SQL fails only if the schema or a text in the file is damaged. Python cannot decode
-            # messages that quote damaged text, and a damaged length may exceed the memory.
-            name = _name_of(error)
-            if name.startswith(_IN_USE):
-                raise _in_use(self.path) from error
-            if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR")):
-                message = f"{self.path} is corrupt or not a fedplug store: {_one_line(error)}; {_REMEDY}"
-                raise CorruptStoreError(message) from error
-            raise StoreError(f"{self.path} cannot be used: {_one_line(error)}") from error
+        except _ERRORS as error:
+            raise self._translation(error) from error
+
+    def _translation(self, error: Exception) -> StoreError:
+        if isinstance(error, sqlite3.ProgrammingError):
+            return StoreError(f"the store of {self.path} is closed")
+        # Constant SQL fails only if the schema or a text in the file is damaged. Python cannot decode
+        # messages that quote damaged text, and a damaged length may exceed the memory.
+        name = _name_of(error)
+        if name.startswith(_IN_USE):
+            return _in_use(self.path)
+        if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR")):
+            return CorruptStoreError(
+                f"{self.path} is corrupt or not a fedplug store: {_one_line(error)}; {_REMEDY}"
+            )
+        return StoreError(f"{self.path} cannot be used: {_one_line(error)}")
 
 
 def locked(path: Path) -> Connection:

@@ -11,7 +11,7 @@ import sqlite3
 import threading
 import weakref
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from fedplug.stores.system import call_at_fork
 from fedplug.stores.turns import Turn
@@ -34,20 +34,20 @@ class Connection(sqlite3.Connection):
         self.turn = Turn(str(path if where is None else where))
         _open.add(self)
 
-    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
-        """Executes a statement like `sqlite3.Connection.execute`.
-
-        Raises:
-            StoreError: This process is a forked child of the one that opened the connection.
-        """
-        self.turn.require_own_process()
-        return super().execute(sql, parameters)
-
     def close(self) -> None:
         """Closes the connection. Does nothing in a forked child."""
         if not self.turn.is_of_parent():
             super().close()
             _open.discard(self)
+
+    def refuse(self, *_: object) -> NoReturn:
+        """Takes the place of `execute` in a forked child.
+
+        Raises:
+            StoreError: Always.
+        """
+        self.turn.require_own_process()
+        raise AssertionError("only a forked child calls this")
 
 
 def lock_for_forks() -> threading._RLock:
@@ -60,6 +60,7 @@ def lock_for_forks() -> threading._RLock:
 def _keep_in_child() -> None:
     """Keeps the parent's connections alive in the child, because Python closes unreferenced ones."""
     for connection in _open:
+        vars(connection)["execute"] = connection.refuse
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
 

@@ -5,6 +5,7 @@ No statement is then as large as a state, and no database's limit on the size of
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -57,9 +58,12 @@ def encoded(
     Raises:
         StoreError: A state is invalid. See `blob.checked`.
     """
-    for client, state in client_states.items():
-        yield from _cut(process, client_owner(client), round_num, blob.encode(state, client_owner(client)))
-    yield from _cut(process, SERVER, round_num, blob.encode(server_state, SERVER))
+    for client, state in itertools.chain(client_states.items(), [(None, server_state)]):
+        owner = SERVER if client is None else client_owner(client)
+        document = memoryview(blob.encode(state, owner))
+        parts = max(1, -(-len(document) // SIZE))
+        for part in range(parts):
+            yield _part(process, owner, round_num, part, parts, document[part * SIZE : (part + 1) * SIZE])
 
 
 def joined(process: str, owner: str, found: Sequence[Part], where: str, remedy: str) -> bytes:
@@ -82,13 +86,6 @@ def sealed(values: Iterable[Any]) -> tuple[Any, ...]:
     """Returns the values of a row with their checksum appended."""
     row = tuple(values)
     return (*row, zlib.crc32(ascii(row).encode()))
-
-
-def _cut(process: str, owner: str, round_num: int, document: bytes) -> Iterator[Part]:
-    parts = max(1, -(-len(document) // SIZE))
-    view = memoryview(document)
-    for part in range(parts):
-        yield _part(process, owner, round_num, part, parts, view[part * SIZE : (part + 1) * SIZE])
 
 
 def _part(process: str, owner: str, round_num: int, part: int, parts: int, data: bytes | memoryview) -> Part:

@@ -137,11 +137,10 @@ def no_such_process(where: str, process_id: str, known: Iterable[str]) -> StoreE
 
 def check_signature(where: str, process_id: str, stored: str, asked: Mapping[str, object]) -> None:
     """Raises `StoreMismatchError` unless ``asked`` equals the signature ``stored`` as JSON."""
-    found = list(
-        itertools.islice(
-            _differences(json.loads(stored), json.loads(to_json("signature", asked))), _SHOWN + 1
-        )
-    )
+    text = to_json("signature", asked)
+    if text == stored:
+        return
+    found = list(itertools.islice(_differences(json.loads(stored), json.loads(text)), _SHOWN + 1))
     if found:
         more = "; ..." if len(found) > _SHOWN else ""
         missing = provenance.not_installed(json.loads(stored).get("distributions", ()))

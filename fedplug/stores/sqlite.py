@@ -99,15 +99,15 @@ class SqliteStore(StateStore):
 
     @in_turn
     def open_process(self, process_id: str, signature: Mapping[str, object] | None = None) -> SqliteProcess:
-        rows = self._database.sealed_rows("processes", rules.check_text("process id", process_id))
-        if not rows and signature is None:
+        row = self._database.process_row(rules.check_text("process id", process_id))
+        if row is None and signature is None:
             raise rules.no_such_process(str(self._path), process_id, self.processes())
-        if not rows:
+        if row is None:
             with self._database.transaction():
                 text = rules.to_json("signature", signature)
                 self._database.put("processes", process_id, text, None, "null")
         elif signature is not None:
-            rules.check_signature(str(self._path), process_id, rows[0][1], signature)
+            rules.check_signature(str(self._path), process_id, row.signature, signature)
         return SqliteProcess(process_id, self._database, self._keep_rounds)
 
     @in_turn

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from fedplug.errors import CorruptStoreError, StoreError
 from fedplug.stores import parts, rules
 from fedplug.stores.base import Json, ProcessState, State, Tensors
-from fedplug.stores.database import TREES, Database
+from fedplug.stores.database import TREES, Database, ProcessRow
 from fedplug.stores.parts import SERVER, client_owner
 from fedplug.stores.turns import in_turn, refuse_copies
 
@@ -21,15 +21,6 @@ _DELETE = "DELETE FROM states WHERE process = ? AND owner = ?"
 _OWNERS = "SELECT DISTINCT owner FROM states INDEXED BY {} WHERE process = ?"
 _LATER = "SELECT MIN(round) FROM states WHERE process = ? AND owner = ? AND round > ?"
 _STATES = "SELECT DISTINCT owner, round FROM states WHERE process = ? ORDER BY owner, round"
-
-
-class ProcessRow(NamedTuple):
-    """The row of a process. ``signature`` and ``metadata`` are JSON texts."""
-
-    process: str
-    signature: str
-    round: int | None
-    metadata: str
 
 
 class RoundRow(NamedTuple):
@@ -190,8 +181,9 @@ class SqliteProcess(ProcessState):
         return [RoundRow(*row) for row in self._database.sealed_rows("rounds", self._process_id)]
 
     def _row(self) -> ProcessRow:
-        (row,) = self._database.sealed_rows("processes", self._process_id)
-        return ProcessRow(*row)
+        row = self._database.process_row(self._process_id)
+        assert row is not None, "`SqliteStore.open_process` has made it"
+        return row
 
     def _read(self, owner: str) -> State | None:
         return self._database.newest_state(self._process_id, owner)

@@ -32,16 +32,17 @@ class Turn:
     Attributes:
         lock: The lock, which a thread that has it may take again.
         where: The store, for errors.
+        process: The id of the process.
     """
 
     def __init__(self, where: str) -> None:
         self.lock = threading.RLock()
         self.where = where
-        self._process = os.getpid()
+        self.process = os.getpid()
 
     def is_of_parent(self) -> bool:
         """Returns whether this process is a forked child of the one that opened the store."""
-        return os.getpid() != self._process
+        return os.getpid() != self.process
 
     def require_own_process(self) -> None:
         """Raises in a forked child, where a thread that no longer exists may have the lock.
@@ -64,7 +65,8 @@ def in_turn(method: Callable[Concatenate[_S, _P], _R]) -> Callable[Concatenate[_
 
     @functools.wraps(method)
     def call(self: _S, /, *arguments: _P.args, **keywords: _P.kwargs) -> _R:
-        self.turn.require_own_process()
+        if os.getpid() != self.turn.process:
+            self.turn.require_own_process()
         with self.turn.lock:  # a statement on the lock itself, so that an interrupt cannot leave it taken
             return method(self, *arguments, **keywords)
 

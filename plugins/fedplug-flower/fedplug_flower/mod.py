@@ -131,5 +131,6 @@ def _encoded(
     """Keeps the store open only for this call: processes forked during training would inherit its lock."""
     with fedplug.open_store(url) as store:
         state = fedplug.ClientCodec(codec, store, "client")
-        state.settle(state.pending if state.pending in request.accepted else None)
+        pending = state.pending
+        state.settle(pending if pending in request.accepted else None)
         return state.encode_model(update, request.round_num, base=base)
