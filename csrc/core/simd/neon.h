@@ -64,7 +64,7 @@ struct Vector : NumberLanes<T, 16> {
   FEDPLUG_OP void StoreShorts(std::uint16_t* to, Register lanes) {
     typedef std::uint16_t Shorts
         __attribute__((vector_size(kLanes * sizeof(std::uint16_t))));
-    const auto shorts = __builtin_convertvector(lanes, Shorts);
+    const Shorts shorts = __builtin_convertvector(lanes, Shorts);
     __builtin_memcpy(to, &shorts, sizeof(shorts));
   }
   FEDPLUG_OP void StreamShorts(std::uint16_t* to, Register lanes) {
