@@ -82,7 +82,7 @@ def topk_pairs(x: Array) -> Iterator[Pair]:
         residual_out, residual = (each["residual"] for each in states[:2])
         states.insert(0, states.pop())
         values, indices = kernels.topk_residual(x, residual, k, residual_out=residual_out)
-        return kernels.frame_entries(indices, n, values, header)
+        return kernels.frame_entries_of_each([indices], [n], [values], [header])[0]
 
     def by_codec() -> bytes:
         payload, states[0] = codec.encode(x, states[1], out=states[0])

@@ -145,19 +145,15 @@ def count_nonfinite(delta: Array, residual: Array | None) -> int:
         ArgumentError: An array cannot be used, or the two differ in size.
     """
 
-def gather_sum(delta: Array, residual: Array | None, indices: Array) -> Values:
-    """Computes ``(delta + residual)[indices]``, and no other sum.
+def gather(values: Array, indices: Array) -> Values:
+    """Returns ``values[indices]``.
 
     Args:
-        delta: The update. n elements in any shape, float32 or float64.
-        residual: n elements, the dtype of ``delta``. None for zeros.
-        indices: Flat indices in ``[0, n)``, in any order. int32 ``[k]``.
-
-    Returns:
-        The sums, ``[k]``, in the dtype of ``delta``. They need not be finite.
+        values: n elements in any shape, float32 or float64. They need not be finite.
+        indices: Flat indices in ``[0, n)``, strictly ascending. int32 ``[k]``.
 
     Raises:
-        ArgumentError: An array cannot be used, the sizes differ, or an index is out of range.
+        ArgumentError: An array cannot be used, or an index is out of range or not above the one before.
     """
 
 def take_from_sum(
@@ -342,32 +338,6 @@ def read_entries(
         PayloadError: One of the three functions refuses the bytes, or there are not ``count`` values.
     """
 
-def frame_entries(
-    indices: Array,
-    elements: int,
-    values: Array,
-    header: bytes,
-    *,
-    form: IndexForm = "rice",
-) -> bytes:
-    """Writes the container of a sparse payload.
-
-    One call for :func:`all_finite`, :func:`encode_indices`, :func:`sparse_body` and :func:`frame`, with the
-    same bytes and errors.
-
-    Args:
-        indices: ``[count]`` int32, strictly ascending, in ``[0, elements)``.
-        elements: Number of elements of the tensor. Below 2**31.
-        values: ``[count]`` of a floating dtype, sent uncompressed, or uint8, the bytes of their code.
-        header: See :func:`frame`.
-        form: The form of the index code.
-
-    Raises:
-        ArgumentError: An array cannot be used, the numbers of values and indices differ, or
-            :func:`encode_indices` refuses the indices.
-        NonFiniteError: An uncompressed value is NaN or infinite.
-    """
-
 def frame_entries_of_each(
     indices: Sequence[Array],
     elements: Sequence[int],
@@ -376,17 +346,23 @@ def frame_entries_of_each(
     *,
     form: IndexForm = "rice",
 ) -> list[bytes]:
-    """Writes a list of containers as :func:`frame_entries` does, several at the same time.
+    """Writes the containers of sparse payloads, several at the same time.
+
+    One call for :func:`all_finite`, :func:`encode_indices`, :func:`sparse_body` and :func:`frame` of each,
+    with the same bytes and errors.
 
     Args:
-        indices: The indices of each tensor.
-        elements: The number of elements of each tensor.
-        values: The values of each tensor, or the bytes of their code.
-        headers: The container header of each payload.
+        indices: The indices of each tensor: ``[count]`` int32, strictly ascending, in ``[0, elements)``.
+        elements: The number of elements of each tensor. Below 2**31.
+        values: The values of each tensor: ``[count]`` of a floating dtype, sent uncompressed, or uint8, the
+            bytes of their code.
+        headers: The container header of each payload. See :func:`frame`.
         form: The form of the index codes.
 
     Raises:
-        ArgumentError, NonFiniteError: See :func:`frame_entries`.
+        ArgumentError: An array cannot be used, the numbers of values and indices differ, or
+            :func:`encode_indices` refuses the indices.
+        NonFiniteError: An uncompressed value is NaN or infinite.
     """
 
 def all_finite(values: Array) -> bool:

@@ -6,7 +6,7 @@
 namespace fedplug::python {
 
 void RegisterTopKResidual(pybind11::module_& module);
-void RegisterGatherSum(pybind11::module_& module);
+void RegisterTakeFromSum(pybind11::module_& module);
 void RegisterScatterDecode(pybind11::module_& module);
 void RegisterDifferenceCode(pybind11::module_& module);
 void RegisterSparseForm(pybind11::module_& module);
@@ -26,7 +26,7 @@ PYBIND11_MODULE(_kernels, module, pybind11::mod_gil_not_used()) {
   module.doc() = "The compiled kernels; use them through fedplug.kernels.";
   module.attr("built_from") = FEDPLUG_BUILT_FROM;
   fedplug::python::RegisterTopKResidual(module);
-  fedplug::python::RegisterGatherSum(module);
+  fedplug::python::RegisterTakeFromSum(module);
   fedplug::python::RegisterScatterDecode(module);
   fedplug::python::RegisterDifferenceCode(module);
   fedplug::python::RegisterSparseForm(module);

@@ -220,37 +220,7 @@ void RequireFinite(const Flat& values) {
   }
 }
 
-// The body is written in place.
-py::bytes FrameEntries(const py::object& indices_object,
-                       const py::object& elements_object,
-                       const py::object& values_object, const py::bytes& header,
-                       const std::string& form) {
-  const std::int64_t elements = WholeNumber(elements_object, "elements");
-  const IndexForm index_form = IndexFormCalled(form);
-  const Flat indices = FlatArray(indices_object, "indices", DType::kInt32);
-  const Flat values = ValuesOf(values_object, indices);
-  RequireFinite(values);
-  std::vector<std::uint8_t> code;
-  RunKernel([&] {
-    return EncodeIndices(indices.Read<std::int32_t>(), indices.size, elements,
-                         index_form, &code);
-  });
-  const std::int64_t count = indices.size;
-  const auto code_bytes = static_cast<std::int64_t>(code.size());
-  const Bytes data = values.AsBytes();
-  ThrowUnlessOk(CheckSparseBody(count, code_bytes));
-  const NewContainer container(header,
-                               SparseBodyBytes(count, code_bytes, data.size));
-  {
-    const WithoutGil released;
-    WriteSparseBody(count, code.data(), code_bytes, data.data, data.size,
-                    container.body());
-    container.Close();
-  }
-  return container.bytes();
-}
-
-// The containers of several tensors, each as FrameEntries writes it.
+// The containers of several tensors. The bodies are written in place.
 py::list FrameEntriesOfEach(const py::sequence& indices_objects,
                             const py::sequence& elements_objects,
                             const py::sequence& values_objects,
@@ -328,9 +298,6 @@ void RegisterSparseForm(py::module_& module) {
   module.def("split_sparse_body", &Split, py::arg("body"), py::arg("elements"));
   module.def("read_entries", &ReadEntries, py::arg("body"), py::arg("elements"),
              py::arg("dtype"), py::kw_only(), py::arg("form") = "rice");
-  module.def("frame_entries", &FrameEntries, py::arg("indices"),
-             py::arg("elements"), py::arg("values"), py::arg("header"),
-             py::kw_only(), py::arg("form") = "rice");
   module.def("frame_entries_of_each", &FrameEntriesOfEach, py::arg("indices"),
              py::arg("elements"), py::arg("values"), py::arg("headers"),
              py::kw_only(), py::arg("form") = "rice");

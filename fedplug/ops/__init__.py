@@ -35,7 +35,7 @@ from fedplug.ops.lowering import load_library
 from fedplug.ops.packing import pack, packed_size, unpack
 from fedplug.ops.prng import dither, random_words, round_seed, shared_uniform
 from fedplug.ops.scales import block_count, block_scales, mean_magnitude
-from fedplug.ops.scatter import gather_sum, scatter_decode, scatter_decode_add, take_from_sum
+from fedplug.ops.scatter import scatter_decode, scatter_decode_add, take_from_sum
 from fedplug.ops.serialization import crc32, finite_from_bytes, from_bytes, to_bytes
 from fedplug.ops.spec import (
     has_known_shape,
@@ -70,7 +70,6 @@ __all__ = [
     "finite_from_bytes",
     "frame",
     "from_bytes",
-    "gather_sum",
     "grouped_topk_residual",
     "has_known_shape",
     "is_floating",

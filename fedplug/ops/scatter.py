@@ -16,8 +16,8 @@ from fedplug.ops.types import Array, DType, TakenFromSum
 
 __all__ = [
     "add_selected",
+    "gather_finite",
     "gather_finite_of_each",
-    "gather_sum",
     "scatter_decode",
     "scatter_decode_add",
     "take_from_sum",
@@ -127,25 +127,6 @@ def _payloads(
     return np.asarray(values, dtype), whole_numbers("indices", indices, np.int32), splits, factors
 
 
-@also_on(tensors=lambda: _tensorflow.scatter.gather_sum)
-def gather_sum(delta: Array, residual: Array | None, indices: Array, *, lowering: str | None = None) -> Array:
-    """Computes ``(delta + residual)[indices]``, and no other sum.
-
-    Args:
-        delta: The update; any shape of ``n < 2^31`` elements; float32 or float64.
-        residual: An array of the shape and dtype of ``delta``. None for zeros.
-        indices: Flat indices in any order. int32 ``[k]``.
-        lowering: See `fedplug.ops`.
-
-    Returns:
-        The sums, which need not be finite. ``[k]``, the dtype of ``delta``.
-
-    Raises:
-        ArgumentError: The shapes differ, or an index is out of range.
-    """
-    return kernels.gather_sum(delta, residual, whole_numbers("indices", indices, np.int32))
-
-
 @also_on(tensors=lambda: _tensorflow.scatter.take_from_sum)
 def take_from_sum(
     delta: Array, residual: Array | None, indices: Array, *, lowering: str | None = None
@@ -175,12 +156,15 @@ take_from_sum_of_each = of_each(take_from_sum, "take_from_sum_of_each")
 """Applies `take_from_sum` to each tensor of a list; on a device in one call."""
 
 
-def _gather_finite(x: Array, indices: Array) -> Array:
-    return gather_sum(require_finite(x, "the update"), None, indices)
+@also_on(tensors=lambda: _tensorflow.scatter.gather_finite)
+def gather_finite(x: Array, indices: Array) -> Array:
+    """Returns the entries of an update at strictly ascending flat indices.
+
+    Raises:
+        NonFiniteError: The update holds a NaN or an infinity. A graph does not check.
+    """
+    return kernels.gather(require_finite(x, "the update"), whole_numbers("indices", indices, np.int32))
 
 
-gather_finite_of_each = of_each(_gather_finite, "gather_finite_of_each")
-"""Returns the entries of each update at its indices; on a device in one call.
-
-Raises NonFiniteError if an update holds a NaN or an infinity.
-"""
+gather_finite_of_each = of_each(gather_finite, "gather_finite_of_each")
+"""Applies `gather_finite` to each tensor of a list; on a device in one call."""

@@ -28,6 +28,10 @@ def bodies(draw):
     return body, size, dtype, form, values, indices
 
 
+def framed(indices, size, values, header, **form):
+    return kernels.frame_entries_of_each([indices], [size], [values], [header], **form)[0]
+
+
 def one_after_the_other(body, size, dtype, form):
     count, code, data = kernels.split_sparse_body(body, size)
     return ops.finite_from_bytes(data, count, dtype), kernels.decode_indices(code, count, size, form=form)
@@ -102,7 +106,7 @@ def test_it_writes_the_same_data_as_the_others(written, as_bytes):
     _, size, _, form, values, indices = written
     sent = values.view(np.uint8) if as_bytes else values
     want = framed_one_after_the_other(indices, size, sent, HEADER, form)
-    assert kernels.frame_entries(indices, size, sent, HEADER, form=form) == want
+    assert framed(indices, size, sent, HEADER, form=form) == want
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -112,7 +116,7 @@ def test_values_that_are_not_finite_are_not_written(dtype, place, bad):
     values = np.ones(1000, dtype)
     values[place] = bad
     with pytest.raises(errors.NonFiniteError, match="the array holds a NaN or an infinity"):
-        kernels.frame_entries(np.arange(1000, dtype=np.int32), 3000, values, HEADER)
+        framed(np.arange(1000, dtype=np.int32), 3000, values, HEADER)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -120,21 +124,21 @@ def test_indices_that_do_not_ascend_are_not_written(form):
     values = np.ones(2, np.float32)
     for indices, size in (([5, 2], 10), ([2, 2], 10), ([2, 5], 5), ([-1, 2], 10)):
         with pytest.raises(errors.ArgumentError, match="index"):
-            kernels.frame_entries(np.array(indices, np.int32), size, values, HEADER, form=form)
+            framed(np.array(indices, np.int32), size, values, HEADER, form=form)
 
 
 def test_an_unwritable_file_is_named():
     indices, values = np.array([2, 5], np.int32), np.ones(2, np.float32)
     with pytest.raises(errors.ArgumentError, match="indices has 2 elements and values has 3"):
-        kernels.frame_entries(indices, 10, np.ones(3, np.float32), HEADER)
+        framed(indices, 10, np.ones(3, np.float32), HEADER)
     with pytest.raises(errors.ArgumentError, match="values has dtype int32"):
-        kernels.frame_entries(indices, 10, indices, HEADER)
+        framed(indices, 10, indices, HEADER)
     with pytest.raises(errors.ArgumentError, match="indices has dtype int64"):
-        kernels.frame_entries(indices.astype(np.int64), 10, values, HEADER)
+        framed(indices.astype(np.int64), 10, values, HEADER)
     with pytest.raises(errors.ArgumentError, match="values is not C-contiguous"):
-        kernels.frame_entries(indices, 10, np.ones(4, np.float32)[::2], HEADER)
+        framed(indices, 10, np.ones(4, np.float32)[::2], HEADER)
     with pytest.raises(errors.ArgumentError, match="form is 'zip'; it must be rice"):
-        kernels.frame_entries(indices, 10, values, HEADER, form="zip")
+        framed(indices, 10, values, HEADER, form="zip")
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -145,9 +149,7 @@ def test_a_list_is_written_as_one_after_the_other(form):
     values = [rng.standard_normal(len(each)).astype(np.float32) for each in indices]
     values[2] = rng.integers(0, 255, 7).astype(np.uint8)
     headers = [wire.header("sparse/1", "float32", (n,)) for n in sizes]
-    wanted = [
-        kernels.frame_entries(*each, form=form) for each in zip(indices, sizes, values, headers, strict=True)
-    ]
+    wanted = [framed(*each, form=form) for each in zip(indices, sizes, values, headers, strict=True)]
     assert kernels.frame_entries_of_each(indices, sizes, values, headers, form=form) == wanted
     assert kernels.frame_entries_of_each([], [], [], [], form=form) == []
 

@@ -71,7 +71,6 @@ INDICES = {
     "scatter_decode, indices": lambda a, v: ops.scatter_decode(8, a(X[:2]), v),
     "scatter_decode_add, indices": lambda a, v: ops.scatter_decode_add(a(ZEROS), a(X[:2]), v),
     "scatter_decode, row_splits": lambda a, v: ops.scatter_decode(8, a(X[:2]), a(PLACES), v),
-    "gather_sum, indices": lambda a, v: ops.gather_sum(a(X), a(ZEROS), v),
     "take_from_sum, indices": lambda a, v: ops.take_from_sum(a(X), a(ZEROS), v),
     "encode_indices, indices": lambda a, v: ops.encode_indices(v, a(np.int64(8))),
     "take, indices": lambda a, v: ops.take(a(X), v),

@@ -16,7 +16,6 @@ BETWEEN_FLOATS = {
     "the residual of topk_residual": lambda x: ops.topk_residual(x, x, 2).residual,
     "grouped_topk_residual": lambda x: ops.grouped_topk_residual([x], [x], 2).values,
     "chunked_topk_residual": lambda x: ops.chunked_topk_residual(x, x, 1, chunk=2, decay=1.0).values,
-    "gather_sum": lambda x: ops.gather_sum(x, x, PLACES),
     "take_from_sum": lambda x: ops.take_from_sum(x, x, PLACES).values,
     "scatter_decode": lambda x: ops.scatter_decode(9, tf.reshape(x, [-1])[:2], PLACES),
     "scatter_decode_add": lambda x: ops.scatter_decode_add(x, FLAT[:2], PLACES),

@@ -51,7 +51,6 @@ CALLS = {
     "Fedplug>EncodeIndices": (lambda i: ops.encode_indices(i, 9), INDICES),
     "Fedplug>DecodeIndices": (lambda c: ops.decode_indices(c, 3, 9), BYTES),
     "Fedplug>Crc32": (ops.crc32, BYTES),
-    "Fedplug>GatherSum": (lambda d, i: ops.gather_sum(d, d, i), VECTOR, INDICES),
     "Fedplug>TakeFromSum": (lambda d, i: ops.take_from_sum(d, d, i), VECTOR, INDICES),
     "Fedplug>MatrixTimes": (lambda a, b: ops.matrix_times(a, b, transposed=True), MATRIX, FACTOR),
     "Fedplug>LowRankMatrix": (lambda p, q: ops.low_rank_matrix(p, q), FACTOR, FACTOR),

@@ -119,9 +119,6 @@ class KernelPlan(Plan):
                 where = f"the error of {self._values.wire_id}, which the residual would keep,"
                 raise NonFiniteError(f"{where} holds a NaN or an infinity")
             next_states = sparsifier.update_residuals(next_states, lost, indices)
-        if len(xs) == 1:  # without the start of threads
-            size, header = self._sizes[0], self.headers[0]
-            return [kernels.frame_entries(_int32(indices[0]), size, sent[0], header, form=form)], next_states
         places = list(map(_int32, indices))
         framed = kernels.frame_entries_of_each(places, self._sizes, sent, self.headers, form=form)
         return framed, next_states

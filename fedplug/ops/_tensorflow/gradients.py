@@ -11,7 +11,6 @@ import tensorflow as tf
 
 _BETWEEN_FLOATS = (
     "ChunkedTopKResidual",
-    "GatherSum",
     "GroupedTopKResidual",
     "LowRankMatrix",
     "LowRankResidual",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import tensorflow as tf
 
 from fedplug.ops._tensorflow import loader
@@ -78,17 +76,8 @@ def _payloads(
     return values, indices, row_splits, weights
 
 
-def gather_sum(delta: Array, residual: Array, indices: Array, *, lowering: str | None = None) -> tf.Tensor:
-    delta = tf.convert_to_tensor(delta)
-    require_wide(delta=delta)
-    addends = [delta]
-    if residual is not None:
-        addends.append(as_floats("residual", residual, delta.dtype))
-        require_equal_shapes(delta=delta, residual=addends[1])
-    indices = as_indices("indices", indices)
-    if resolve_lowering(lowering) == "fused":
-        return loader.library().fedplug_gather_sum(addends, indices)
-    return _gather_sum(addends, indices)
+def gather_finite(x: tf.Tensor, indices: Array) -> tf.Tensor:
+    return tf.gather(tf.reshape(x, [-1]), as_indices("indices", indices))
 
 
 def take_from_sum(
@@ -174,17 +163,6 @@ def _index_check(indices: tf.Tensor, row_splits: tf.Tensor, n: tf.Tensor) -> tf.
         "the indices of a payload must ascend strictly and be in [0, n); those of this payload do not:",
         tf.boolean_mask(payload, bad)[:1],
     )
-
-
-@traced_once
-def _gather_sum(addends: Sequence[tf.Tensor], indices: tf.Tensor) -> tf.Tensor:
-    delta, *residual = addends
-    checks = [require(same_shape(delta, x), "delta and residual must have the same shape") for x in residual]
-    places = after([*checks, _inside(indices, tf.size(delta))], indices)
-    values = tf.gather(tf.reshape(delta, [-1]), places)
-    for x in residual:
-        values = values + tf.gather(tf.reshape(x, [-1]), places)
-    return refuse_gradient(values)
 
 
 @traced_once

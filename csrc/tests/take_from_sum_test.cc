@@ -1,6 +1,6 @@
 // Entries of sums at given places against sums made one by one, for every dtype
 // and on any number of threads.
-#include "core/gather_sum.h"
+#include "core/take_from_sum.h"
 
 #include <algorithm>
 #include <limits>
@@ -47,14 +47,10 @@ void ExpectTheSumsOneByOne(const Case<T>& made, Parallel& threads) {
     rest[i] = T{};
   }
   std::vector<T> values(made.indices.size());
-  const auto gather = [&](const T* residual) {
-    EXPECT_TRUE(GatherSum(made.delta.data(), residual, n, made.indices.data(),
-                          count, threads, values.data())
-                    .ok());
-    return values;
-  };
-  EXPECT_TRUE(SameBits(gather(made.residual.data()), taken));
-  EXPECT_TRUE(SameBits(gather(nullptr), alone));
+  EXPECT_TRUE(Gather(made.delta.data(), n, made.indices.data(), count, threads,
+                     values.data())
+                  .ok());
+  EXPECT_TRUE(SameBits(values, alone));
   for (const bool in_place : {false, true}) {
     std::vector<T> out =
         in_place ? made.residual : std::vector<T>(made.residual.size());
@@ -69,7 +65,7 @@ void ExpectTheSumsOneByOne(const Case<T>& made, Parallel& threads) {
   }
 }
 
-TEST(GatherSum, GivesAndTakesTheSumsOnAnyNumberOfThreads) {
+TEST(TakeFromSum, TakesTheSumsOnAnyNumberOfThreads) {
   Serial serial;
   ThreadPool three(3);
   ForEachWideDtype([&](auto zero) {
@@ -87,7 +83,7 @@ TEST(GatherSum, GivesAndTakesTheSumsOnAnyNumberOfThreads) {
 }
 
 // Sizes that are written past the caches.
-TEST(GatherSum, TakesFromAResidualThatIsTooLargeForTheCaches) {
+TEST(TakeFromSum, TakesFromAResidualThatIsTooLargeForTheCaches) {
   ThreadPool three(3);
   ExpectTheSumsOneByOne(RandomCase<float>(9000001, 101), three);
 }

@@ -13,10 +13,12 @@ def _indices(*places):
     return np.array(places, np.int32)
 
 
-def test_sums_are_gathered_in_any_order():
-    delta, residual = np.arange(6, dtype=np.float32).reshape(2, 3), np.full((2, 3), 10, np.float32)
-    assert kernels.gather_sum(delta, residual, _indices(5, 0, 5)).tolist() == [15, 10, 15]
-    assert kernels.gather_sum(delta, None, _indices(5, 0)).tolist() == [5, 0]
+def test_entries_are_gathered():
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    assert kernels.gather(x, _indices(0, 5)).tolist() == [0, 5]
+    for indices in (_indices(6), _indices(-1), _indices(1, 0)):
+        with pytest.raises(ArgumentError, match="ind"):
+            kernels.gather(x, indices)
 
 
 def test_the_rest_stays_in_place_or_goes_where_it_is_wanted():
@@ -39,7 +41,7 @@ def test_an_invalid_update_is_refused_and_changes_nothing():
     with pytest.raises(ArgumentError, match="residual_out"):
         kernels.take_from_sum(delta, None, _indices(0))
     with pytest.raises(ArgumentError, match="must have the same number"):
-        kernels.gather_sum(delta, np.zeros(3), _indices(0))
+        kernels.take_from_sum(delta, np.zeros(3), _indices(0))
     with pytest.raises(NonFiniteError) as refused:
         kernels.take_from_sum(np.array([np.inf, np.nan]), residual, _indices(0))
     assert refused.value.count == 2

@@ -1,34 +1,24 @@
 // Entries of sums at given places, for NumPy arrays.
-#include <optional>
-
-#include "core/gather_sum.h"
+#include "core/take_from_sum.h"
 #include "python/arrays.h"
 #include "python/run.h"
 
 namespace fedplug::python {
 namespace {
 
-py::array Gather(const py::object& delta_object,
-                 const py::object& residual_object,
-                 const py::object& indices_object) {
-  const Flat delta = WideFloatArray(delta_object, "delta");
+py::array Pick(const py::object& values_object,
+               const py::object& indices_object) {
+  const Flat values = WideFloatArray(values_object, "values");
   const Flat indices = FlatArray(indices_object, "indices", DType::kInt32);
-  std::optional<Flat> residual;
-  if (!residual_object.is_none()) {
-    residual = ArrayLike(delta, "delta", residual_object, "residual");
-    RequireSameSize(delta, "delta", *residual, "residual");
-  }
-  Flat values = NewArrayLike(delta, indices.size);
-  WithWideFloatType(delta.dtype, [&](auto zero) {
+  Flat out = NewArrayLike(values, indices.size);
+  WithWideFloatType(values.dtype, [&](auto zero) {
     using T = decltype(zero);
     RunKernel([&](Parallel& threads) {
-      return GatherSum(delta.Read<T>(),
-                       residual.has_value() ? residual->Read<T>() : nullptr,
-                       delta.size, indices.Read<std::int32_t>(), indices.size,
-                       threads, values.Write<T>());
+      return Gather(values.Read<T>(), values.size, indices.Read<std::int32_t>(),
+                    indices.size, threads, out.Write<T>());
     });
   });
-  return values.array;
+  return out.array;
 }
 
 py::array Take(const py::object& delta_object,
@@ -57,9 +47,8 @@ py::array Take(const py::object& delta_object,
 
 }  // namespace
 
-void RegisterGatherSum(py::module_& module) {
-  module.def("gather_sum", &Gather, py::arg("delta"), py::arg("residual"),
-             py::arg("indices"));
+void RegisterTakeFromSum(py::module_& module) {
+  module.def("gather", &Pick, py::arg("values"), py::arg("indices"));
   module.def("take_from_sum", &Take, py::arg("delta"), py::arg("residual"),
              py::arg("indices"), py::arg("residual_out") = py::none());
 }

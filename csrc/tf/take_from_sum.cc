@@ -1,5 +1,5 @@
-// Fedplug>GatherSum and Fedplug>TakeFromSum on the CPU.
-#include "core/gather_sum.h"
+// Fedplug>TakeFromSum on the CPU.
+#include "core/take_from_sum.h"
 
 #include <cstdint>
 
@@ -15,23 +15,10 @@ namespace fedplug {
 namespace {
 
 using tensorflow::OpKernel;
-using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::shape_inference::InferenceContext;
 using tensorflow::shape_inference::ShapeHandle;
-
-tensorflow::Status GatherSumShape(InferenceContext* c) {
-  const int addends = c->num_inputs() - 1;
-  ShapeHandle same = c->input(0);
-  for (int i = 1; i < addends; ++i) {
-    TF_RETURN_IF_ERROR(c->Merge(same, c->input(i), &same));
-  }
-  ShapeHandle indices;
-  TF_RETURN_IF_ERROR(c->WithRank(c->input(addends), 1, &indices));
-  c->set_output(0, indices);
-  return tensorflow::OkStatus();
-}
 
 tensorflow::Status TakeFromSumShape(InferenceContext* c) {
   ShapeHandle update;
@@ -43,14 +30,6 @@ tensorflow::Status TakeFromSumShape(InferenceContext* c) {
   return tensorflow::OkStatus();
 }
 
-REGISTER_OP("Fedplug>GatherSum")
-    .Input("addends: N * T")
-    .Input("indices: int32")
-    .Output("values: T")
-    .Attr("N: int >= 1")
-    .Attr("T: {float, double}")
-    .SetShapeFn(GatherSumShape);
-
 REGISTER_OP("Fedplug>TakeFromSum")
     .Input("delta: T")
     .Input("residual: T")
@@ -59,42 +38,6 @@ REGISTER_OP("Fedplug>TakeFromSum")
     .Output("new_residual: T")
     .Attr("T: {float, double}")
     .SetShapeFn(TakeFromSumShape);
-
-template <typename T>
-class GatherSumOp : public OpKernel {
- public:
-  explicit GatherSumOp(OpKernelConstruction* context) : OpKernel(context) {
-    int addends;
-    OP_REQUIRES_OK(context, context->GetAttr("N", &addends));
-    OP_REQUIRES(context, addends <= 2,
-                tensorflow::errors::InvalidArgument(
-                    "there are ", addends, " addends; give one or two"));
-    has_residual_ = addends == 2;
-  }
-
-  void Compute(OpKernelContext* context) override {
-    const Tensor& delta = context->input(0);
-    const CoreType<T>* residual = nullptr;
-    if (has_residual_) {
-      OP_REQUIRES_OK(context, RequireSameShape(delta, context->input(1)));
-      residual = Elements<T>(context->input(1));
-    }
-    const Tensor& indices = context->input(has_residual_ ? 2 : 1);
-    OP_REQUIRES_OK(context, RequireVector(indices, "indices"));
-    Tensor* values;
-    OP_REQUIRES_OK(context,
-                   AllocateOutput(context, 0, indices.shape(), &values));
-    IntraOpPool pool(context);
-    OP_REQUIRES_OK(context,
-                   ToTensorFlow(GatherSum(
-                       Elements<T>(delta), residual, delta.NumElements(),
-                       Elements<std::int32_t>(indices), indices.NumElements(),
-                       pool, MutableElements<T>(values))));
-  }
-
- private:
-  bool has_residual_ = false;
-};
 
 template <typename T>
 class TakeFromSumOp : public OpKernel {
@@ -125,7 +68,6 @@ class TakeFromSumOp : public OpKernel {
   }
 };
 
-FEDPLUG_REGISTER_WIDE("Fedplug>GatherSum", GatherSumOp);
 FEDPLUG_REGISTER_WIDE("Fedplug>TakeFromSum", TakeFromSumOp);
 
 }  // namespace

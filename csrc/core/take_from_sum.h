@@ -1,7 +1,7 @@
-// Entries of the sum of an update and its residual at given indices, for
+// Entries of an update, or of its sum with a residual, at given indices, for
 // example random ones. Arithmetic as in topk_residual.h.
-#ifndef FEDPLUG_CORE_GATHER_SUM_H_
-#define FEDPLUG_CORE_GATHER_SUM_H_
+#ifndef FEDPLUG_CORE_TAKE_FROM_SUM_H_
+#define FEDPLUG_CORE_TAKE_FROM_SUM_H_
 
 #include <cstdint>
 
@@ -11,18 +11,16 @@
 
 namespace fedplug {
 
-// values[j] = delta[indices[j]] + residual[indices[j]]. A null residual adds
-// nothing. Sums may be NaN or infinite.
+// out[j] = values[indices[j]].
 //
-// REQUIRES: 0 <= n < 2^31; 0 <= indices[j] < n, in any order (checked); values
-//           overlaps nothing. T is float or double.
-// SHAPE:    delta[n], residual[n] or null, indices[count], values[count]
+// REQUIRES: 0 <= n < 2^31; 0 <= indices[j] < n, strictly ascending (checked);
+//           out overlaps nothing. T is float or double.
+// SHAPE:    values[n], indices[count], out[count]
 // THREADS:  uses `parallel` from 2^15 indices on
-// COST:     reads one cache line of each array per index
+// COST:     reads one cache line per index
 template <typename T>
-Status GatherSum(const T* delta, const T* residual, std::int64_t n,
-                 const std::int32_t* indices, std::int64_t count,
-                 Parallel& parallel, T* values);
+Status Gather(const T* values, std::int64_t n, const std::int32_t* indices,
+              std::int64_t count, Parallel& parallel, T* out);
 
 // With a = delta + residual_in: values are the entries of a at `indices`, and
 // residual_out is a with +0 in their places. Sums that are NaN or infinite are
@@ -48,4 +46,4 @@ Status TakeFromSum(const T* delta, const T* residual_in, T* residual_out,
 
 }  // namespace fedplug
 
-#endif  // FEDPLUG_CORE_GATHER_SUM_H_
+#endif  // FEDPLUG_CORE_TAKE_FROM_SUM_H_

@@ -1,7 +1,6 @@
-// Gathered elements are far apart and seldom in the cache, so they are
-// prefetched. Taken entries are marked, a block at a time, for the walk that
-// writes the residual.
-#include "core/gather_sum.h"
+// Taken entries are marked, a block at a time, for the walk that writes the
+// residual.
+#include "core/take_from_sum.h"
 
 #include <algorithm>
 #include <array>
@@ -25,11 +24,8 @@ using topk::kBlock;
 constexpr std::int64_t kFewestIndices = 1 << 14;
 constexpr std::int64_t kFewestElements = 1 << 19;
 
-constexpr std::int64_t kAhead = 32;
-
-// With `ascend`, each must be above its predecessor.
 Status CheckIndices(const std::int32_t* indices, std::int64_t count,
-                    std::int64_t n, bool ascend) {
+                    std::int64_t n) {
   if (Status status = topk::CheckSizes(n, count); !status.ok()) return status;
   for (std::int64_t j = 0; j < count; ++j) {
     if (indices[j] < 0 || indices[j] >= n) {
@@ -38,7 +34,7 @@ Status CheckIndices(const std::int32_t* indices, std::int64_t count,
                   std::to_string(j) + " is not in [0, " + std::to_string(n) +
                   ")"};
     }
-    if (ascend && j > 0 && indices[j] <= indices[j - 1]) {
+    if (j > 0 && indices[j] <= indices[j - 1]) {
       return {StatusCode::kInvalidArgument,
               "the indices do not ascend at position " + std::to_string(j)};
     }
@@ -46,30 +42,22 @@ Status CheckIndices(const std::int32_t* indices, std::int64_t count,
   return {};
 }
 
-template <typename T>
-T SumAt(const T* delta, const T* residual, std::int64_t i) {
-  return residual == nullptr ? delta[i]
-                             : static_cast<T>(delta[i] + residual[i]);
-}
-
 }  // namespace
 
 template <typename T>
-Status GatherSum(const T* delta, const T* residual, std::int64_t n,
-                 const std::int32_t* indices, std::int64_t count,
-                 Parallel& parallel, T* values) {
-  if (Status status = CheckIndices(indices, count, n, false); !status.ok()) {
+Status Gather(const T* values, std::int64_t n, const std::int32_t* indices,
+              std::int64_t count, Parallel& parallel, T* out) {
+  constexpr std::int64_t kAhead = 32;
+  if (Status status = CheckIndices(indices, count, n); !status.ok()) {
     return status;
   }
   const int tiles = TileCount(count, kFewestIndices, parallel);
   parallel.Run(tiles, [&](int t) {
-    const DefaultFloatEnvironment environment;
     const Range mine = TileOf(count, tiles, t);
     for (std::int64_t j = mine.begin; j < mine.end; ++j) {
-      const std::int32_t next = indices[std::min(j + kAhead, mine.end - 1)];
-      __builtin_prefetch(delta + next);
-      if (residual != nullptr) __builtin_prefetch(residual + next);
-      values[j] = SumAt(delta, residual, indices[j]);
+      // Elements are far apart and seldom in the cache.
+      __builtin_prefetch(values + indices[std::min(j + kAhead, mine.end - 1)]);
+      out[j] = values[indices[j]];
     }
   });
   return {};
@@ -82,7 +70,7 @@ Status TakeFromSum(const T* delta, const T* residual_in, T* residual_out,
                    std::int64_t* non_finite) {
   constexpr auto kInfinity = FloatTraits<T>::kInfinity;
   *non_finite = 0;
-  if (Status status = CheckIndices(indices, count, n, true); !status.ok()) {
+  if (Status status = CheckIndices(indices, count, n); !status.ok()) {
     return status;
   }
   SimdLevel level;
@@ -150,9 +138,8 @@ Status TakeFromSum(const T* delta, const T* residual_in, T* residual_out,
 }
 
 #define FEDPLUG_INSTANTIATE(T)                                                 \
-  template Status GatherSum<T>(const T*, const T*, std::int64_t,               \
-                               const std::int32_t*, std::int64_t, Parallel&,   \
-                               T*);                                            \
+  template Status Gather<T>(const T*, std::int64_t, const std::int32_t*,       \
+                            std::int64_t, Parallel&, T*);                      \
   template Status TakeFromSum<T>(const T*, const T*, T*, std::int64_t,         \
                                  const std::int32_t*, std::int64_t, Parallel&, \
                                  T*, std::int64_t*)
