@@ -46,12 +46,12 @@ OLDEST_GPU = (8, 0)
 # Under a GPU sanitizer a test takes up to a hundred times as long: every kernel runs, but not every size.
 SANITIZED_TESTS = (
     "HasADevice",
-    "TopKTakesALongListOfTensors",
-    "TopKRefusesATensor",
-    "BandedTopKTakes",
-    "GroupedTopKRefuses",
-    "DecodeEqualsTheCore",
-    "FixedPayloads",
+    "CudaTopK.RefusesATensor",
+    "CudaLists.WithAKForEachTensor",
+    "CudaLists.WithOneKAreRefused",
+    "CudaBands",
+    "CudaSums.OfManyPayloads",
+    "CudaOthers",
 )
 BEGIN, END = "<!-- gpu-check begins -->", "<!-- gpu-check ends -->"
 # Programs that print a version if this Python has what a part needs, and the remedy if it has not.

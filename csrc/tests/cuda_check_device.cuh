@@ -1,20 +1,25 @@
-// A GPU as a Machine of cuda_check_cases.h, and its memory.
+// Calls of the CUDA kernels: device memory that begins as garbage, random inputs, and functions that return what a
+// kernel wrote. The cases are in cuda_check_cases.h, the times in cuda_check_times.cu.
 #ifndef FEDPLUG_TESTS_CUDA_CHECK_DEVICE_CUH_
 #define FEDPLUG_TESTS_CUDA_CHECK_DEVICE_CUH_
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "cuda/fixed_payload.h"
+#include "cuda/scatter_decode.h"
+#include "cuda/topk_residual.h"
 #include "cuda/value_code.h"
-#include "tests/cuda_check_cases.h"
-#include "tests/cuda_check_list_cases.h"
-#include "tests/cuda_check_scatter_cases.h"
-#include "tests/cuda_check_value_cases.h"
+#include "tests/kernel_inputs.h"
 
 namespace fedplug::testing {
 
@@ -71,6 +76,37 @@ class DeviceArray {
   Element* memory_ = nullptr;
 };
 
+template <typename T>
+struct TopKInput {
+  std::vector<T> delta;
+  std::vector<T> residual;
+  std::int64_t k = 0;
+  bool in_place = true;
+  // Elements before the first in every buffer, because a part of a larger
+  // tensor is only aligned to its dtype.
+  std::size_t shift = 0;
+
+  std::int64_t n() const { return static_cast<std::int64_t>(delta.size()); }
+  std::size_t chosen() const {
+    return static_cast<std::size_t>(std::min(k, n()));
+  }
+};
+
+template <typename T>
+struct TopKOutput {
+  std::vector<T> values;
+  std::vector<std::int32_t> indices;
+  std::vector<T> residual;
+  cuda::TopKReport report = {-7, -7};
+};
+
+template <typename T>
+TopKInput<T> RandomInput(std::int64_t n, std::int64_t k, Fill fill,
+                         Random& random) {
+  return {RandomVector<T>(n, fill, random), RandomVector<T>(n, fill, random), k,
+          Below(random, 2) == 0, static_cast<std::size_t>(Below(random, 4))};
+}
+
 // The buffers of one tensor on the device.
 template <typename T>
 struct DeviceTensor {
@@ -100,129 +136,192 @@ struct DeviceTensor {
   cuda::TopKTensor<T> tensor;
 };
 
-class Gpu {
+// One call for all tensors, with a k for each.
+template <typename T>
+std::vector<TopKOutput<T>> TopK(const std::vector<TopKInput<T>>& inputs,
+                                NonFinitePolicy policy) {
+  std::vector<DeviceTensor<T>> on_device;
+  std::vector<cuda::TopKTensor<T>> tensors;
+  for (const TopKInput<T>& input : inputs) {
+    on_device.emplace_back(input);
+    tensors.push_back(on_device.back().tensor);
+  }
+  const auto count = static_cast<std::int64_t>(tensors.size());
+  const DeviceArray<std::byte> workspace(
+      cuda::TopKResidualWorkspaceBytes(tensors.data(), count));
+  const DeviceArray<cuda::TopKReport> reports(tensors.size());
+  Check(cuda::TopKResidual(tensors.data(), count, policy, workspace.data(),
+                           workspace.Bytes(), reports.data(), nullptr));
+  const auto found = reports.ToVector();
+  std::vector<TopKOutput<T>> outputs;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const DeviceTensor<T>& tensor = on_device[i];
+    outputs.push_back({tensor.values.ToVector(), tensor.indices.ToVector(),
+                       tensor.Residual(inputs[i]), found[i]});
+  }
+  return outputs;
+}
+
+// Of a list with one k for all.
+template <typename T>
+struct GroupedTopKOutput {
+  std::vector<T> values;
+  std::vector<std::int32_t> indices;
+  std::vector<std::int64_t> row_splits;
+  std::vector<std::vector<T>> residuals;
+  std::vector<cuda::TopKReport> reports;
+};
+
+// min(k, sum of n)
+template <typename T>
+std::size_t ChosenOfGroup(const std::vector<TopKInput<T>>& inputs,
+                          std::int64_t k) {
+  std::int64_t n = 0;
+  for (const TopKInput<T>& input : inputs) n += input.n();
+  return static_cast<std::size_t>(std::min(k, n));
+}
+
+// No input's own k counts.
+template <typename T>
+GroupedTopKOutput<T> GroupedTopK(const std::vector<TopKInput<T>>& inputs,
+                                 std::int64_t k, NonFinitePolicy policy) {
+  std::vector<DeviceTensor<T>> on_device;
+  std::vector<TensorUpdate<T>> tensors;
+  for (const TopKInput<T>& input : inputs) {
+    on_device.emplace_back(input);
+    const cuda::TopKTensor<T>& tensor = on_device.back().tensor;
+    tensors.push_back(
+        {tensor.delta, tensor.residual_in, tensor.residual_out, tensor.n});
+  }
+  const auto count = static_cast<std::int64_t>(tensors.size());
+  const DeviceArray<T> values(ChosenOfGroup(inputs, k));
+  const DeviceArray<std::int32_t> indices(ChosenOfGroup(inputs, k));
+  const DeviceArray<std::int64_t> row_splits(inputs.size() + 1);
+  const DeviceArray<std::byte> workspace(
+      cuda::GroupedTopKResidualWorkspaceBytes(tensors.data(), count));
+  const DeviceArray<cuda::TopKReport> reports(tensors.size());
+  Check(cuda::GroupedTopKResidual(tensors.data(), count, k, policy,
+                                  workspace.data(), workspace.Bytes(),
+                                  values.data(), indices.data(),
+                                  row_splits.data(), reports.data(), nullptr));
+  GroupedTopKOutput<T> output = {values.ToVector(),
+                                 indices.ToVector(),
+                                 row_splits.ToVector(),
+                                 {},
+                                 reports.ToVector()};
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    output.residuals.push_back(on_device[i].Residual(inputs[i]));
+  }
+  return output;
+}
+
+template <typename T>
+struct ScatterInput {
+  std::vector<T> accumulator;
+  std::vector<T> values;
+  std::vector<std::int32_t> indices;
+  std::vector<std::int64_t> row_splits;
+  std::vector<T> weights;  // empty for none
+
+  std::int64_t n() const {
+    return static_cast<std::int64_t>(accumulator.size());
+  }
+  std::int64_t entries() const {
+    return static_cast<std::int64_t>(values.size());
+  }
+  std::int64_t payloads() const {
+    return static_cast<std::int64_t>(row_splits.size()) - 1;
+  }
+};
+
+template <typename T>
+ScatterInput<T> RandomPayloads(std::int64_t n, std::int64_t payloads,
+                               std::int64_t largest_k, bool weighted, Fill fill,
+                               Random& random) {
+  ScatterInput<T> input;
+  input.accumulator = RandomVector<T>(n, fill, random);
+  input.row_splits = {0};
+  for (std::int64_t p = 0; p < payloads; ++p) {
+    const auto indices =
+        RandomIndices(std::min(n, Below(random, largest_k + 1)), n, random);
+    const auto values = RandomVector<T>(
+        static_cast<std::int64_t>(indices.size()), fill, random);
+    input.indices.insert(input.indices.end(), indices.begin(), indices.end());
+    input.values.insert(input.values.end(), values.begin(), values.end());
+    input.row_splits.push_back(input.entries());
+  }
+  if (weighted)
+    input.weights = RandomVector<T>(payloads, Fill::kNormal, random);
+  return input;
+}
+
+// The buffers of a sum of payloads on the device.
+template <typename T>
+struct DeviceSum {
+  explicit DeviceSum(const ScatterInput<T>& given)
+      : input(given),
+        accumulator(given.accumulator),
+        values(given.values),
+        indices(given.indices),
+        row_splits(given.row_splits),
+        weights(given.weights),
+        workspace(cuda::ScatterDecodeWorkspaceBytes()),
+        report(1) {}
+
+  // `kernel` is ScatterDecodeAdd or ScatterDecode.
+  template <typename Kernel>
+  Status Queue(Kernel kernel) const {
+    return kernel(accumulator.data(), input.n(), values.data(), indices.data(),
+                  input.entries(), row_splits.data(), input.payloads(),
+                  input.weights.empty() ? nullptr : weights.data(),
+                  workspace.data(), workspace.Bytes(), report.data(), nullptr);
+  }
+
+  const ScatterInput<T>& input;
+  DeviceArray<T> accumulator;
+  DeviceArray<T> values;
+  DeviceArray<std::int32_t> indices;
+  DeviceArray<std::int64_t> row_splits;
+  DeviceArray<T> weights;
+  DeviceArray<std::byte> workspace;
+  DeviceArray<cuda::ScatterReport> report;
+};
+
+// Encodes tensors to payloads of a fixed size, one behind the other.
+class FixedPayloads {
  public:
-  template <typename T>
-  std::vector<TopKOutput<T>> TopK(const std::vector<TopKInput<T>>& inputs,
-                                  NonFinitePolicy policy) {
-    std::vector<DeviceTensor<T>> on_device;
-    std::vector<cuda::TopKTensor<T>> tensors;
-    for (const TopKInput<T>& input : inputs) {
-      on_device.emplace_back(input);
-      tensors.push_back(on_device.back().tensor);
-    }
-    const auto count = static_cast<std::int64_t>(tensors.size());
-    const std::size_t bytes =
-        cuda::TopKResidualWorkspaceBytes(tensors.data(), count);
-    const DeviceArray<std::byte> workspace(bytes);
-    const DeviceArray<cuda::TopKReport> reports(tensors.size());
-    Check(cuda::TopKResidual(tensors.data(), count, policy, workspace.data(),
-                             bytes, reports.data(), nullptr));
-    const auto found = reports.ToVector();
-    std::vector<TopKOutput<T>> outputs;
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      const DeviceTensor<T>& tensor = on_device[i];
-      outputs.push_back({tensor.values.ToVector(), tensor.indices.ToVector(),
-                         tensor.Residual(inputs[i]), found[i]});
-    }
-    return outputs;
-  }
+  FixedPayloads(const cuda::FixedForm& form, std::int64_t payloads)
+      : form_(form),
+        payloads_(payloads),
+        bytes_(static_cast<std::size_t>(cuda::FixedPayloadBytes(form))),
+        after_(static_cast<std::size_t>(form.n)),
+        data_(bytes_ * static_cast<std::size_t>(payloads)),
+        non_finite_(1),
+        workspace_(std::max(cuda::FixedEncodeWorkspaceBytes(form),
+                            cuda::FixedMeanWorkspaceBytes(form, payloads))) {}
 
-  template <typename T>
-  GroupedTopKOutput<T> GroupedTopK(const std::vector<TopKInput<T>>& inputs,
-                                   std::int64_t k, NonFinitePolicy policy) {
-    std::vector<DeviceTensor<T>> on_device;
-    std::vector<TensorUpdate<T>> tensors;
-    for (const TopKInput<T>& input : inputs) {
-      on_device.emplace_back(input);
-      const cuda::TopKTensor<T>& tensor = on_device.back().tensor;
-      tensors.push_back(
-          {tensor.delta, tensor.residual_in, tensor.residual_out, tensor.n});
-    }
-    const auto count = static_cast<std::int64_t>(tensors.size());
-    const DeviceArray<T> values(ChosenOfGroup(inputs, k));
-    const DeviceArray<std::int32_t> indices(ChosenOfGroup(inputs, k));
-    const DeviceArray<std::int64_t> row_splits(inputs.size() + 1);
-    const std::size_t bytes =
-        cuda::GroupedTopKResidualWorkspaceBytes(tensors.data(), count);
-    const DeviceArray<std::byte> workspace(bytes);
-    const DeviceArray<cuda::TopKReport> reports(tensors.size());
-    Check(cuda::GroupedTopKResidual(tensors.data(), count, k, policy,
-                                    workspace.data(), bytes, values.data(),
-                                    indices.data(), row_splits.data(),
-                                    reports.data(), nullptr));
-    GroupedTopKOutput<T> output = {values.ToVector(),
-                                   indices.ToVector(),
-                                   row_splits.ToVector(),
-                                   {},
-                                   reports.ToVector()};
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      output.residuals.push_back(on_device[i].Residual(inputs[i]));
-    }
-    return output;
+  void Encode(std::size_t place, const DeviceArray<float>& delta,
+              const DeviceArray<float>& residual) const {
+    Check(cuda::QueueFixedEncode(form_, delta.data(), residual.data(),
+                                 after_.data(), 0.9f, workspace_.data(),
+                                 data_.data() + place * bytes_,
+                                 non_finite_.data(), nullptr));
   }
-
-  template <typename T>
-  ScatterOutput<T> Scatter(const ScatterInput<T>& input) {
-    return Decode(input, cuda::ScatterDecodeAdd<T>);
+  // The mean overwrites the last residual.
+  void Mean() const {
+    Check(cuda::QueueFixedMean(form_, data_.data(), payloads_,
+                               workspace_.data(), after_.data(), nullptr));
   }
-
-  template <typename T>
-  ScatterOutput<T> Decode(const ScatterInput<T>& input) {
-    return Decode(input, cuda::ScatterDecode<T>);
-  }
-
-  template <typename T>
-  ValueOutput<T> Encode(const ValueInput<T>& input) {
-    using Wide = value_loops::WideOf<T>;
-    const DeviceArray<T> values(input.values, input.shift);
-    const DeviceArray<Wide> before(input.residual, input.shift);
-    const DeviceArray<Wide> after(input.residual.size(), input.shift);
-    const bool adds = !input.residual.empty();
-    const DeviceArray<std::uint8_t> data(static_cast<std::size_t>(
-        ValueCodeBytes(input.code, input.count(), sizeof(T))));
-    const std::size_t bytes =
-        cuda::EncodeValuesWorkspaceBytes(input.code, input.count(), sizeof(T));
-    const DeviceArray<std::byte> workspace(bytes);
-    const DeviceArray<cuda::ValueReport> report(1);
-    Check(cuda::EncodeValues<T>({values.data(), adds ? before.data() : nullptr,
-                                 adds ? after.data() : nullptr, input.count()},
-                                input.code, input.seed, workspace.data(), bytes,
-                                data.data(), report.data(), nullptr));
-    return {data.ToVector(), after.ToVector(),
-            cuda::ToStatus(report.ToVector()[0], input.count())};
-  }
-
-  template <typename T, typename Out>
-  std::vector<Out> DecodeCode(const std::vector<std::uint8_t>& data,
-                              std::int64_t count, const ValueCode& code,
-                              double factor) {
-    const DeviceArray<std::uint8_t> bytes(data, /*shift=*/1);
-    const DeviceArray<Out> out(static_cast<std::size_t>(count));
-    Check(cuda::DecodeValues<T>(bytes.data(), count, code, factor, out.data(),
-                                nullptr));
-    return out.ToVector();
-  }
+  std::uint64_t Refused() const { return non_finite_.ToVector()[0].count; }
 
  private:
-  template <typename T, typename Kernel>
-  ScatterOutput<T> Decode(const ScatterInput<T>& input, Kernel kernel) {
-    const DeviceArray<T> accumulator(input.accumulator);
-    const DeviceArray<T> values(input.values);
-    const DeviceArray<std::int32_t> indices(input.indices);
-    const DeviceArray<std::int64_t> row_splits(input.row_splits);
-    const DeviceArray<T> weights(input.weights);
-    const std::size_t bytes = cuda::ScatterDecodeWorkspaceBytes();
-    const DeviceArray<std::byte> workspace(bytes);
-    const DeviceArray<cuda::ScatterReport> report(1);
-    Check(kernel(
-        accumulator.data(), static_cast<std::int64_t>(input.accumulator.size()),
-        values.data(), indices.data(),
-        static_cast<std::int64_t>(input.values.size()), row_splits.data(),
-        input.payloads(), input.weights.empty() ? nullptr : weights.data(),
-        workspace.data(), bytes, report.data(), nullptr));
-    return {accumulator.ToVector(), cuda::ToStatus(report.ToVector()[0])};
-  }
+  cuda::FixedForm form_;
+  std::int64_t payloads_;
+  std::size_t bytes_;
+  DeviceArray<float> after_;
+  DeviceArray<std::uint8_t> data_;
+  DeviceArray<cuda::NonFiniteCount> non_finite_;
+  DeviceArray<std::byte> workspace_;
 };
 
 // Prints the device; without one, ends the process with 77. The first test of a

@@ -1,16 +1,15 @@
-// Prints and checks the times of the kernels on a GPU beside a copy on the
+// Prints the times of the kernels on a GPU beside a copy on the
 // device and, if the toolkit has it, cub::DeviceTopK. Not a test of ctest;
 // benchmarks/cuda_torch.py has the same sizes in PyTorch.
 #include <numeric>
-#include <thread>
 
 #if __has_include(<cub/device/device_topk.cuh>)
 #include <cub/device/device_topk.cuh>
 #define FEDPLUG_HAS_DEVICE_TOPK 1
 #endif
 
+#include "core/value_code.h"
 #include "tests/cuda_check_device.cuh"
-#include "tests/cuda_check_fixed_cases.h"
 
 namespace fedplug::testing {
 namespace {
@@ -70,40 +69,17 @@ double DeviceTopKMicroseconds(const DeviceArray<float>&, std::int64_t,
 }
 #endif
 
-// The core is the oracle, because sorting 5 * 10^7 numbers takes minutes.
-void ExpectSameAsCore(const TopKInput<float>& input, NonFinitePolicy policy,
-                      const TopKOutput<float>& output) {
-  static ThreadPool threads(
-      std::max(1, static_cast<int>(std::thread::hardware_concurrency())));
-  std::vector<float> residual = input.residual;
-  std::vector<float> values(input.chosen());
-  std::vector<std::int32_t> indices(input.chosen());
-  std::int64_t non_finite = 0;
-  Check(fedplug::TopKResidual(
-      input.delta.data(), residual.data(), residual.data(), input.n(), input.k,
-      policy, threads, values.data(), indices.data(), &non_finite));
-  EXPECT_EQ(output.report.non_finite, non_finite);
-  EXPECT_EQ(output.indices, indices);
-  EXPECT_EQ(BitsOf(output.values), BitsOf(values));
-  EXPECT_EQ(BitsOf(output.residual), BitsOf(residual));
-}
-
 // In place, after `restore` has put the old residual back.
 template <typename Restore>
-double TopKMicroseconds(const TopKInput<float>& input,
-                        const DeviceTensor<float>& device,
+double TopKMicroseconds(const DeviceTensor<float>& device,
                         NonFinitePolicy policy, const Restore& restore) {
   const std::size_t bytes = cuda::TopKResidualWorkspaceBytes(&device.tensor, 1);
   const DeviceArray<std::byte> workspace(bytes);
   const DeviceArray<cuda::TopKReport> report(1);
-  const double microseconds = MedianMicroseconds(restore, [&] {
+  return MedianMicroseconds(restore, [&] {
     Check(cuda::TopKResidual(&device.tensor, 1, policy, workspace.data(), bytes,
                              report.data(), nullptr));
   });
-  ExpectSameAsCore(input, policy,
-                   {device.values.ToVector(), device.indices.ToVector(),
-                    device.residual_in.ToVector(), report.ToVector()[0]});
-  return microseconds;
 }
 
 TEST(CudaTimes, TopKResidual) {
@@ -128,7 +104,7 @@ TEST(CudaTimes, TopKResidual) {
                   static_cast<long long>(k));
       for (const auto policy :
            {NonFinitePolicy::kError, NonFinitePolicy::kDrop}) {
-        std::printf(" %9.1f", TopKMicroseconds(input, device, policy, restore));
+        std::printf(" %9.1f", TopKMicroseconds(device, policy, restore));
       }
       std::printf("  %16.1f %9.1f\n", MedianMicroseconds([] {}, restore),
                   DeviceTopKMicroseconds(device.delta, n, k));
@@ -238,40 +214,22 @@ TEST(CudaTimes, PayloadsOfAFixedSize) {
   for (const std::int64_t n : {10000000, 50000000}) {
     for (const std::int32_t bits : {2, 0}) {
       const cuda::FixedForm form{n, 64, 4096, bits};
-      const FixedInput input = RandomFixedInput(form, Fill::kNormal, random);
-      std::vector<float> decoded;
-      const auto body = ExpectEncodedAsByTheCore(input, &decoded);
-      const DeviceArray<float> delta(input.delta);
-      const DeviceArray<float> before(input.residual);
-      const DeviceArray<float> after(input.residual.size());
-      const DeviceArray<std::uint8_t> payload(body.size());
-      const DeviceArray<cuda::NonFiniteCount> non_finite(1);
-      std::vector<std::uint8_t> all;
-      for (int i = 0; i < kPayloads; ++i) {
-        all.insert(all.end(), body.begin(), body.end());
+      const DeviceArray<float> delta(
+          RandomVector<float>(n, Fill::kNormal, random));
+      const DeviceArray<float> residual(
+          RandomVector<float>(n, Fill::kNormal, random));
+      const FixedPayloads payloads(form, kPayloads);
+      for (std::size_t i = 0; i < kPayloads; ++i) {
+        payloads.Encode(i, delta, residual);
       }
-      const DeviceArray<std::uint8_t> payloads(all);
-      const DeviceArray<std::byte> workspace(
-          std::max(cuda::FixedEncodeWorkspaceBytes(form),
-                   cuda::FixedMeanWorkspaceBytes(form, kPayloads)));
       const double encode = MedianMicroseconds(
-          [] {},
-          [&] {
-            Check(cuda::QueueFixedEncode(
-                form, delta.data(), before.data(), after.data(), input.decay,
-                workspace.data(), payload.data(), non_finite.data(), nullptr));
-          });
-      const double mean =
-          MedianMicroseconds([] {},
-                             [&] {
-                               Check(cuda::QueueFixedMean(
-                                   form, payloads.data(), kPayloads,
-                                   workspace.data(), after.data(), nullptr));
-                             });
+          [] {}, [&] { payloads.Encode(0, delta, residual); });
+      const double mean = MedianMicroseconds([] {}, [&] { payloads.Mean(); });
+      const DeviceArray<float> other(static_cast<std::size_t>(n));
       const double copy = MedianMicroseconds(
           [] {},
           [&] {
-            Check(cudaMemcpyAsync(after.data(), delta.data(), delta.Bytes(),
+            Check(cudaMemcpyAsync(other.data(), delta.data(), delta.Bytes(),
                                   cudaMemcpyDeviceToDevice));
           });
       std::printf("%10lld %5d %9.1f %10.1f %17.1f\n", static_cast<long long>(n),
@@ -286,11 +244,13 @@ TEST(CudaTimes, DecodedValues) {
   std::puts("decode_values, qsgd(8), float, us; then a copy of 4n bytes");
   Random random(15);
   const ValueCode code{ValueForm::kQsgd, 8, 512};
-  const auto data =
-      EncodedByTheCore(
-          ValueInput<float>{
-              RandomVector<float>(kCount, Fill::kNormal, random), {}, code})
-          .data;
+  const auto values = RandomVector<float>(kCount, Fill::kNormal, random);
+  std::vector<std::uint8_t> data(
+      static_cast<std::size_t>(ValueCodeBytes(code, kCount, sizeof(float))));
+  Serial serial;
+  std::int64_t non_finite = 0;
+  Check(EncodeValues(values.data(), kCount, code, 0, serial, data.data(),
+                     &non_finite));
   const DeviceArray<std::uint8_t> bytes(data);
   const DeviceArray<float> out(kCount);
   const DeviceArray<float> other(kCount);
@@ -317,25 +277,10 @@ TEST(CudaTimes, ScatterDecodeAdd) {
   for (const std::int64_t payloads : {10, 100}) {
     const auto input =
         RandomPayloads<float>(n, payloads, n / 50, true, Fill::kNormal, random);
-    const DeviceArray<float> accumulator(input.accumulator);
-    const DeviceArray<float> values(input.values);
-    const DeviceArray<std::int32_t> indices(input.indices);
-    const DeviceArray<std::int64_t> row_splits(input.row_splits);
-    const DeviceArray<float> weights(input.weights);
-    const DeviceArray<std::byte> workspace(cuda::ScatterDecodeWorkspaceBytes());
-    const DeviceArray<cuda::ScatterReport> report(1);
+    const DeviceSum<float> sum(input);
     const double ours = MedianMicroseconds(
-        [] {},
-        [&] {
-          Check(cuda::ScatterDecodeAdd(
-              accumulator.data(), n, values.data(), indices.data(),
-              static_cast<std::int64_t>(input.values.size()), row_splits.data(),
-              payloads, weights.data(), workspace.data(), workspace.Bytes(),
-              report.data(), nullptr));
-        });
-    Check(cuda::ToStatus(report.ToVector()[0]));
-    Gpu gpu;
-    ExpectSameAsCore(input, gpu);
+        [] {}, [&] { Check(sum.Queue(cuda::ScatterDecodeAdd<float>)); });
+    Check(cuda::ToStatus(sum.report.ToVector()[0]));
     std::printf("%10lld %9lld %12zu  %21.1f\n", static_cast<long long>(n),
                 static_cast<long long>(payloads), input.values.size(), ours);
   }

@@ -1,15 +1,10 @@
-// Tests the launches of the CUDA kernels (csrc/cuda/*.cu) on a device that
-// refuses or delays them, and on streams of the caller, and the device code
-// against the core, on fibers.
-#include <array>
-
+// Runs the cases of cuda_check_cases.h on fibers, and tests the launches of the
+// CUDA kernels (csrc/cuda/*.cu) on a device that refuses or delays them, and on
+// streams of the caller.
 #include "cuda/runtime.h"
 #include "cuda/topk/lists.h"
-#include "tests/cuda_check_device.cuh"
-#include "tests/cuda_check_fixed_cases.h"
-#include "tests/cuda_check_sum_cases.h"
+#include "tests/cuda_check_cases.h"
 #include "tests/fake_cuda/device.h"
-#include "tests/kernel_inputs.h"
 
 namespace fedplug::testing {
 namespace {
@@ -18,83 +13,6 @@ using fake_cuda::FakeDevice;
 using fake_cuda::Operation;
 using fake_cuda::ScopedDevice;
 using fake_cuda::ScopedFailure;
-
-constexpr std::array<std::int64_t, 5> kFewEdges = {0, 1, 33, 8192, 8193};
-
-template <typename Fills>
-void TopKEqualsTheReferenceOnFibers(const Fills& fills, Gpu gpu) {
-  Random random(1);
-  ForEachWideDtype([&](auto zero) {
-    using T = decltype(zero);
-    for (const std::int64_t n : kFewEdges) {
-      for (const Fill fill : fills) {
-        SCOPED_TRACE("n " + std::to_string(n) + ", fill " +
-                     std::to_string(static_cast<int>(fill)));
-        const auto input =
-            RandomInput<T>(n, Below(random, n + 2), fill, random);
-        ExpectReference(input, gpu.TopK(std::vector<TopKInput<T>>{input},
-                                        NonFinitePolicy::kDrop)[0]);
-      }
-    }
-  });
-}
-
-TEST(CudaOnFibers, TopKEqualsTheReference) {
-  TopKEqualsTheReferenceOnFibers(kAllFills, Gpu());
-}
-
-TEST(CudaOnFibers, TopKRefusesATensorAndChangesNothing) {
-  Gpu gpu;
-  ForEachWideDtype([&](auto zero) {
-    TopKRefusesATensorAndChangesNothing<decltype(zero)>(gpu);
-  });
-}
-
-TEST(CudaOnFibers, BandedTopKHandlesUnexpectedDistributions) {
-  Gpu gpu;
-  ForEachWideDtype([&](auto zero) {
-    TopKTakesResidualsFarFromTheirSums<decltype(zero)>(gpu);
-    TopKTakesWhatItsSampleDoesNotShow<decltype(zero)>(gpu);
-  });
-  GroupedTopKTakesWhatItsLogAndItsSampleAreNotFor<float>(gpu);
-}
-
-TEST(CudaOnFibers, ListsEqualTheCore) {
-  Random random(2);
-  Gpu gpu;
-  ForEachWideDtype([&](auto zero) {
-    using T = decltype(zero);
-    for (const Fill fill : {Fill::kNormal, Fill::kFewLevels, Fill::kAnyBits}) {
-      const auto inputs = ListOf<T>({0, 300, 8193, 1, 0}, fill, random);
-      ExpectSameAsCore(inputs, 3000, NonFinitePolicy::kError, gpu);
-      ExpectSameAsCore(inputs, 3000, NonFinitePolicy::kDrop, gpu);
-    }
-  });
-}
-
-// A team of two of the three blocks for the first tensor, and one block for the
-// others.
-std::vector<TopKInput<float>> InputsOfTeams(Random& random) {
-  std::vector<TopKInput<float>> inputs;
-  for (const std::int64_t n : {30000, 0, 9000, 10}) {
-    inputs.push_back(RandomInput<float>(n, n / 9 + 1, Fill::kNormal, random));
-  }
-  return inputs;
-}
-
-TEST(CudaOnFibers, ListsWithAKForEachEqualTheReference) {
-  Random random(8);
-  Gpu gpu;
-  const auto inputs = InputsOfTeams(random);
-  for (const auto policy : {NonFinitePolicy::kError, NonFinitePolicy::kDrop}) {
-    const auto outputs = gpu.TopK(inputs, policy);
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      ExpectReference(inputs[i], outputs[i]);
-    }
-  }
-  TopKTakesALongListOfTensors<float>(gpu);
-  TopKRefusesTheWholeListAndChangesNothing<float>(gpu);
-}
 
 // Since the log was last taken.
 std::size_t LaunchesLogged() {
@@ -107,7 +25,7 @@ std::size_t LaunchesLogged() {
 
 // A list of one tensor takes one launch, with its row splits. A longer one a
 // second, and an older driver one for every 19 tensors.
-TEST(CudaOnFibers, ListsTakeFewLaunchesAndEqualTheCore) {
+TEST(CudaDevice, ListsTakeFewLaunchesAndEqualTheCore) {
   Random random(7);
   struct Row {
     FakeDevice device;
@@ -123,57 +41,11 @@ TEST(CudaOnFibers, ListsTakeFewLaunchesAndEqualTheCore) {
     std::vector<std::int64_t> sizes(row.tensors, 300);
     sizes.back() = 9000;
     const auto inputs = ListOf<float>(sizes, Fill::kFewLevels, random);
-    Gpu gpu;
     fake_cuda::TakeLog();
-    ExpectSameAsCore(inputs, 3000, NonFinitePolicy::kError, gpu);
+    ExpectSameAsCore(inputs, 3000, kError);
     EXPECT_EQ(LaunchesLogged(), row.launches);
   }
 }
-
-TEST(CudaOnFibers, SumsEqualTheCore) {
-  Random random(3);
-  Gpu gpu;
-  ForEachDtype([&](auto zero) {
-    for (const std::int64_t n : kFewEdges) {
-      auto input = RandomPayloads<decltype(zero)>(n, 9, n / 2 + 1, true,
-                                                  Fill::kNormal, random);
-      ExpectSameAsCore(input, gpu);
-      if (input.indices.empty()) continue;
-      input.indices.back() = -1;
-      ExpectSameAsCore(input, gpu);
-    }
-  });
-  DecodeEqualsTheCore<float>(gpu);
-}
-
-TEST(CudaOnFibers, ChunksOfSumsEqualTheCore) {
-  ForEachWideDtype([](auto zero) { ChunksEqualTheCore<decltype(zero)>(); });
-}
-
-TEST(CudaOnFibers, EntriesOfSumsAreReadTakenAddedAndDivided) {
-  EntriesAreReadTakenAddedAndDivided();
-  TheLargestFiniteMagnitudeIsFound();
-}
-
-TEST(CudaOnFibers, ValuesEqualTheCore) {
-  constexpr std::array<std::int64_t, 6> kSizes = {0, 1, 7, 21, 2049, 5121};
-  Gpu gpu;
-  ForEachDtype([&](auto zero) {
-    EncodedValuesEqualTheCore<decltype(zero)>(gpu, kSizes);
-  });
-  ManyEncodedValuesEqualTheCore<float>(gpu, 300'001);
-  ManyEncodedValuesEqualTheCore<Half>(gpu, 70'001);
-}
-
-TEST(CudaOnFibers, DecodedValuesEqualTheCore) {
-  constexpr std::array<std::int64_t, 4> kSizes = {0, 1, 21, 5121};
-  Gpu gpu;
-  ForEachDtype([&](auto zero) {
-    DecodedValuesEqualTheCore<decltype(zero)>(gpu, kSizes);
-  });
-}
-
-TEST(CudaOnFibers, FixedPayloadsEqualTheCore) { FixedPayloadsEqualTheCore(); }
 
 // A call for one tensor, on memory of its own.
 class TopKCall {
@@ -185,11 +57,17 @@ class TopKCall {
 
   Status Queue(cudaStream_t stream) {
     cuda::TopKTensor<float> tensor = device.tensor;
-    const Status status = cuda::TopKResidual(
-        &tensor, 1, NonFinitePolicy::kError, workspace.data(),
-        workspace.Bytes(), report.data(), stream);
+    const Status status =
+        cuda::TopKResidual(&tensor, 1, kError, workspace.data(),
+                           workspace.Bytes(), report.data(), stream);
     tensor = {};  // was read, and is the caller's again
     return status;
+  }
+
+  // Waits for the call.
+  void ExpectReferenceOf(const TopKInput<float>& input) const {
+    ExpectReference(input, {device.values.ToVector(), device.indices.ToVector(),
+                            device.Residual(input), report.ToVector()[0]});
   }
 
   DeviceTensor<float> device;
@@ -231,9 +109,7 @@ TEST(CudaDevice, NothingRunsBeforeTheStreamOfTheCallerComesToIt) {
       cuda::Fetch(&report, call.report.data(), sizeof(report), stream).ok());
   EXPECT_EQ(fake_cuda::Waiting(stream), std::size_t{0});
   EXPECT_EQ(report.non_finite, std::int64_t{0});
-  ExpectReference(
-      input, {call.device.values.ToVector(), call.device.indices.ToVector(),
-              call.device.Residual(input), report});
+  call.ExpectReferenceOf(input);
 }
 
 TEST(CudaDevice, ACopyOnTheSameStreamComesFirst) {
@@ -251,9 +127,7 @@ TEST(CudaDevice, ACopyOnTheSameStreamComesFirst) {
   Check(cudaStreamSynchronize(other));
   EXPECT_EQ(fake_cuda::Waiting(stream), std::size_t{2});
   Check(cudaStreamSynchronize(stream));
-  ExpectReference(
-      input, {call.device.values.ToVector(), call.device.indices.ToVector(),
-              call.device.Residual(input), call.report.ToVector()[0]});
+  call.ExpectReferenceOf(input);
 }
 
 // Checks that `queue` reports every refusal of the runtime, and that nothing is
@@ -289,8 +163,7 @@ TEST(CudaDevice, ReportsRefusedSelections) {
 }
 
 TEST(CudaDevice, ReportsRefusedListsAndQueuesNothing) {
-  Random random(9);
-  const auto inputs = InputsOfTeams(random);
+  const auto inputs = InputsOfTeams();
   std::vector<DeviceTensor<float>> on_device;
   std::vector<cuda::TopKTensor<float>> tensors;
   for (const auto& input : inputs) {
@@ -302,9 +175,8 @@ TEST(CudaDevice, ReportsRefusedListsAndQueuesNothing) {
       cuda::TopKResidualWorkspaceBytes(tensors.data(), count));
   const DeviceArray<cuda::TopKReport> reports(tensors.size());
   ExpectStopsAtTheFirstRefusal(0, 2, [&] {
-    return cuda::TopKResidual(tensors.data(), count, NonFinitePolicy::kError,
-                              workspace.data(), workspace.Bytes(),
-                              reports.data(), nullptr);
+    return cuda::TopKResidual(tensors.data(), count, kError, workspace.data(),
+                              workspace.Bytes(), reports.data(), nullptr);
   });
 }
 
@@ -344,9 +216,7 @@ TEST(CudaDevice, NeedsOneLaunchForAnyCapacity) {
       EXPECT_TRUE(call.Queue(nullptr).ok());
       EXPECT_TRUE(cudaGetLastError() == cudaSuccess);
       EXPECT_EQ(LaunchesLogged(), std::size_t{1});
-      ExpectReference(
-          input, {call.device.values.ToVector(), call.device.indices.ToVector(),
-                  call.device.Residual(input), call.report.ToVector()[0]});
+      call.ExpectReferenceOf(input);
     }
   }
 }
@@ -355,24 +225,11 @@ TEST(CudaDevice, ReportsRefusedSumsAndQueuesNothing) {
   Random random(5);
   const auto input =
       RandomPayloads<float>(9000, 3, 500, true, Fill::kNormal, random);
-  const DeviceArray<float> sum(input.accumulator);
-  const DeviceArray<float> values(input.values);
-  const DeviceArray<std::int32_t> indices(input.indices);
-  const DeviceArray<std::int64_t> row_splits(input.row_splits);
-  const DeviceArray<float> weights(input.weights);
-  const DeviceArray<std::byte> workspace(cuda::ScatterDecodeWorkspaceBytes());
-  const DeviceArray<cuda::ScatterReport> report(1);
-  const auto queue = [&](auto kernel) {
-    return [&, kernel] {
-      return kernel(sum.data(), 9000, values.data(), indices.data(),
-                    static_cast<std::int64_t>(input.values.size()),
-                    row_splits.data(), input.payloads(), weights.data(),
-                    workspace.data(), workspace.Bytes(), report.data(),
-                    nullptr);
-    };
-  };
-  ExpectStopsAtTheFirstRefusal(1, 2, queue(cuda::ScatterDecodeAdd<float>));
-  ExpectStopsAtTheFirstRefusal(2, 2, queue(cuda::ScatterDecode<float>));
+  const DeviceSum<float> sum(input);
+  ExpectStopsAtTheFirstRefusal(
+      1, 2, [&] { return sum.Queue(cuda::ScatterDecodeAdd<float>); });
+  ExpectStopsAtTheFirstRefusal(
+      2, 2, [&] { return sum.Queue(cuda::ScatterDecode<float>); });
 }
 
 TEST(CudaDevice, ReportsRefusedEncodingsAndQueuesNothing) {
@@ -431,9 +288,8 @@ TEST(CudaDevice, SizesThatDoNotFitAreRefusedBeforeAnythingIsQueued) {
   fake_cuda::TakeLog();
   cuda::TopKTensor<float> tensor = call.device.tensor;
   const auto queue = [&](std::size_t bytes) {
-    return cuda::TopKResidual(&tensor, 1, NonFinitePolicy::kError,
-                              call.workspace.data(), bytes, call.report.data(),
-                              nullptr);
+    return cuda::TopKResidual(&tensor, 1, kError, call.workspace.data(), bytes,
+                              call.report.data(), nullptr);
   };
   EXPECT_TRUE(queue(call.workspace.Bytes() - 1).code() ==
               StatusCode::kInvalidArgument);

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import dataclasses
 import types
 
 import fedplug_cuda
@@ -29,8 +30,12 @@ def pytest_collection_modifyitems(items):
 class Device:
     """Copies of NumPy arrays on device 0, as a framework without an allocator of its own would hold them."""
 
-    def put(self, array):
-        return fedplug_cuda.to_device(array)
+    def put(self, array, shift=0):
+        """Begins ``shift`` elements after an allocation, as a part of a larger array does."""
+        if not shift:
+            return fedplug_cuda.to_device(array)
+        whole = fedplug_cuda.to_device(np.concatenate([np.zeros(shift, array.dtype), array]))
+        return dataclasses.replace(whole, pointer=whole.pointer + shift * array.itemsize, shape=array.shape)
 
     def get(self, array, like):
         found = fetch(array.pointer, like.nbytes, 0, 0)

@@ -8,8 +8,9 @@ import pytest
 from fedplug_cuda import DeviceError, grouped_topk_residual
 from fedplug_cuda.memory import empty_bytes
 
-from fedplug import kernels
+from fedplug import kernels, ops
 from fedplug.errors import ArgumentError, NonFiniteError
+from fedplug.ops.device_array import on_host
 
 DTYPES = [np.float32, np.float64]
 SHAPES = [(300,), (0,), (90, 91), (1,)]
@@ -34,6 +35,26 @@ def test_a_list_has_the_bits_of_the_cpu(device, dtype, k):
     np.testing.assert_array_equal(found.row_splits, splits)
     for owner, residual in zip(found.residuals, expected, strict=True):
         assert device.get(owner, residual).tobytes() == residual.tobytes()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("change", ["normal", "few levels", "zeros", "denormal"])
+@pytest.mark.parametrize(
+    ("n", "k", "chunk"),
+    [(0, 3, 64), (1, 1, 1), (100, 0, 7), (3001, 3, 1000), (500, 64, 64), (17_000, 700, 9000)],
+)
+def test_chunks_have_the_bits_of_the_cpu(device, dtype, change, n, k, chunk):
+    rng = np.random.default_rng(n)
+    factor = {"zeros": 0, "denormal": np.finfo(dtype).tiny / 9}.get(change, 1)
+    delta, residual = (factor * rng.standard_normal((2, n))).astype(dtype)
+    if change == "few levels":
+        delta, residual = np.rint(delta), np.rint(residual)
+    after, options = residual.copy(), {"chunk": chunk, "decay": 0.95}
+    values, indices = kernels.chunked_topk_residual(delta, after, k, **options)
+    found = ops.chunked_topk_residual(device.put(delta), device.put(residual), k, **options)
+    assert device.get(found.residual, after).tobytes() == after.tobytes()
+    assert on_host(found.values).tobytes() == values.tobytes()
+    np.testing.assert_array_equal(on_host(found.indices), indices)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])

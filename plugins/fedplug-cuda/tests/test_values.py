@@ -38,23 +38,24 @@ def array(seed, n, dtype):
 
 
 @TRIED
-@given(**CODES)
-def test_codes_and_residuals_have_the_bits_of_the_cpu(device, seed, n, dtype, form, bits, log2_block):
+@given(**CODES, shift=st.integers(0, 3))
+def test_codes_and_residuals_have_the_bits_of_the_cpu(device, seed, n, dtype, form, bits, log2_block, shift):
     options = {"bits": bits, "block_size": 2**log2_block, "seed": seed - 2**31}
     x, residual = array(seed, n, dtype), array(seed + 1, n, ops.wide_dtype(dtype))
-    codes, none = encode_values([device.put(x)], None, form, **options)
+    held, kept = device.put(x, shift), device.put(residual, shift)
+    codes, none = encode_values([held], None, form, **options)
     assert none == []
     assert codes[0].tobytes() == kernels.encode_values(x, form, **options).tobytes()
     with np.errstate(over="ignore"):
         exact = ops.widened(x) + residual
     if not np.isfinite(exact).all():
         with pytest.raises(NonFiniteError):
-            encode_values([device.put(x)], [device.put(residual)], form, **options)
+            encode_values([held], [kept], form, **options)
         return
     sums = ops.narrowed(exact, dtype)
     expected = kernels.encode_values(sums, form, **options)
     received = kernels.decode_values(expected, n, form, dtype=dtype, bits=bits, block_size=2**log2_block)
-    codes, after = encode_values([device.put(x)], [device.put(residual)], form, **options)
+    codes, after = encode_values([held], [kept], form, **options)
     assert codes[0].tobytes() == expected.tobytes()
     assert to_host(after[0]).tobytes() == (exact - ops.widened(received)).tobytes()
 
@@ -71,10 +72,13 @@ def test_decoded_values_have_the_bits_of_the_cpu(device, seed, n, dtype, form, b
     device.assert_decoded(PackedValues(code, n, dtype, options, 0), values, factor)
 
 
-def test_a_list_is_encoded_in_one_call(device):
-    xs = [array(i, n, dtype) for i, (n, dtype) in enumerate(zip((300, 0, 5000, 1), DTYPES, strict=True))]
-    codes, _ = encode_values([device.put(x) for x in xs], None, "qsgd", bits=4, block_size=64, seed=7)
-    expected = [kernels.encode_values(x, "qsgd", bits=4, block_size=64, seed=7) for x in xs]
+@pytest.mark.parametrize("form", ["qsgd", "sign"])
+def test_a_list_is_encoded_in_one_call(device, form):
+    """Also of more values than one tile of a checksum and one launch of a mean."""
+    sizes, options = (300, 300_001, 5000, 0), {"bits": 4, "block_size": 64, "seed": 7}
+    xs = [array(i, n, dtype) for i, (n, dtype) in enumerate(zip(sizes, DTYPES, strict=True))]
+    codes, _ = encode_values([device.put(x) for x in xs], None, form, **options)
+    expected = [kernels.encode_values(x, form, **options) for x in xs]
     assert [code.tobytes() for code in codes] == [code.tobytes() for code in expected]
 
 
