@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leaves slow checks to `make test-thorough`, and those on NumPy arrays to `make test-numpy`.
 
     One encoder of each kind keeps them. `tests/ops` compares every op with its reference, in graphs and on
-    hostile bytes, and `test_executions.py` does so for 26 encoders.
+    hostile bytes.
     """
     for item in items:
         expression = getattr(getattr(item, "cls", None), "expression", None)

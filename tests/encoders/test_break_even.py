@@ -10,6 +10,7 @@ from fedplug.encoders import BreakEven, ModelEncoder, break_even
 from fedplug.encoders.model.trials import normal_numbers
 from fedplug.errors import ConfigError
 from fedplug.ops.types import ArraySpec
+from fedplug.testing import executions
 
 SPECS = [ArraySpec((1000,), np.dtype("float32")), ArraySpec((7,), np.dtype("int32"))]
 
@@ -60,3 +61,18 @@ def test_a_budget_is_measured_in_its_first_round():
 def test_a_speed_that_is_none_is_refused(speed):
     with pytest.raises(ConfigError, match="megabits_per_second is"):
         break_even(ModelEncoder(fedplug.encoder("topk(0.1)"), SPECS), speed)
+
+
+@pytest.mark.needs("tensorflow")
+@pytest.mark.parametrize("lowering", [None, "fused", "reference"])
+def test_a_model_of_tensors_is_measured_with_the_bytes_of_arrays(lowering):
+    encoder = fedplug.encoder({"kernel": "topk(0.01)", "*": "qsgd(8)"})
+    specs = [
+        [on.spec((1000,), "float32", "kernel"), on.spec((70,), "bfloat16", "bias")]
+        for on in executions.installed()[:2]
+    ]
+    on_arrays, on_tensors = (break_even(ModelEncoder(encoder, each), 10, lowering=lowering) for each in specs)
+    assert on_tensors.sent_bytes == on_arrays.sent_bytes
+    assert on_tensors.plain_bytes == on_arrays.plain_bytes > 4 * 1000 + 2 * 70
+    for array, tensor in zip(*map(normal_numbers, specs), strict=True):
+        assert tensor.numpy().tobytes() == array.tobytes()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import fedplug
+from fedplug.registry.resolve import catalog
 from fedplug.testing import EncoderSuite
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -72,3 +74,10 @@ def suite(expression, attributes):
 
 
 globals().update({f"Test {text}": suite(text, attributes) for text, attributes in SUITES.items()})
+
+
+def test_every_built_in_encoder_has_a_suite():
+    # seeded is the coder of randomk's indices. The others assign encoders to the tensors of a model.
+    elsewhere = {"seeded", "pipeline", "auto", "rules", "budget"}
+    names = {e.name for e in catalog().entries if e.builtin and e.kind == "encoder"} - elsewhere
+    assert names <= {word for text in SUITES for word in re.findall(r"[a-z_0-9]+", text)}

@@ -1,4 +1,4 @@
-"""Tests random-k and STC: the selected entries, the residual, and the bytes sent."""
+"""Tests top-k, random-k and STC: the selected entries, the bytes sent, and refused arguments."""
 
 from __future__ import annotations
 
@@ -6,39 +6,37 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import fedplug
-from fedplug.encoders import Pipeline
+from fedplug.encoders import Pipeline, TopK
 from fedplug.encoders.pipeline.pipeline import STC
 from fedplug.encoders.sparsifiers.randomk import RandomK
 from fedplug.errors import ConfigError
-
-ROUND = tf.constant(3)
+from fedplug.ops.types import ArraySpec
 
 vectors = hnp.arrays(np.float32, st.integers(1, 60), elements=st.integers(-9, 9).map(float))
 
 
 def spec_of(x):
-    return tf.TensorSpec(x.shape, x.dtype)
+    return ArraySpec(x.shape, x.dtype)
 
 
-def encode(encoder, x, round_num=ROUND):
-    return encoder.encode(tf.constant(x), encoder.init_state(spec_of(x)), round_num)
+def encode(encoder, x, round_num=3):
+    return encoder.encode(x, encoder.init_state(spec_of(x)), round_num)
 
 
 @settings(deadline=None)
 @given(vectors, st.integers(1, 70), st.integers(0, 99))
 def test_randomk_sends_one_entry_of_each_run_times_the_length_of_the_run(x, count, number):
     encoder = Pipeline([RandomK(count=count)])
-    payload, _ = encode(encoder, x, tf.constant(number))
-    got, count = encoder.decode(payload, spec_of(x)).numpy(), min(count, len(x))
+    payload, _ = encode(encoder, x, number)
+    got, count = encoder.decode(payload, spec_of(x)), min(count, len(x))
     begins = np.arange(count + 1) * len(x) // count
     assert len(payload["indices"]) == count
-    for index, (begin, end) in zip(payload["indices"].numpy(), pairwise(begins), strict=True):
+    for index, (begin, end) in zip(payload["indices"], pairwise(begins), strict=True):
         run = np.zeros_like(x[begin:end])
         run[index - begin] = x[index] * (end - begin)
         np.testing.assert_array_equal(got[begin:end], run)
@@ -46,15 +44,11 @@ def test_randomk_sends_one_entry_of_each_run_times_the_length_of_the_run(x, coun
 
 def test_randomk_sends_every_entry_equally_often():
     sparsifier, n, k, rounds = RandomK(count=7), 30, 7, 4000
-    x = tf.zeros([n])
-
-    @tf.function(autograph=False)
-    def all_indices():
-        return tf.map_fn(lambda r: sparsifier.select(x, {}, r).indices, tf.range(rounds))
-
+    x = np.zeros(n, np.float32)
     begins = np.arange(k + 1) * n // k
     expected = np.repeat(rounds / np.diff(begins), np.diff(begins))
-    counts = np.bincount(all_indices().numpy().ravel(), minlength=n)
+    indices = [sparsifier.select(x, {}, number).indices for number in range(rounds)]
+    counts = np.bincount(np.concatenate(indices), minlength=n)
     chi_squared = np.sum((counts - expected) ** 2 / expected)
     assert chi_squared < 60  # 23 degrees of freedom: exceeded once in 40,000 runs
 
@@ -62,10 +56,7 @@ def test_randomk_sends_every_entry_equally_often():
 def test_randomk_has_the_variance_that_is_documented():
     x = np.random.default_rng(0).standard_normal(1000)
     encoder = Pipeline([RandomK(count=100)])
-    errors = [
-        np.sum((encoder.decode(encode(encoder, x, tf.constant(r))[0], spec_of(x)) - x) ** 2)
-        for r in range(200)
-    ]
+    errors = [np.sum((encoder.decode(encode(encoder, x, r)[0], spec_of(x)) - x) ** 2) for r in range(200)]
     assert np.mean(errors) == pytest.approx((1000 / 100 - 1) * np.sum(x**2), rel=0.05)
 
 
@@ -74,8 +65,8 @@ def test_all_clients_send_the_same_random_entries_in_a_round_and_others_in_the_n
     encoder, other = Pipeline([RandomK(0.1)]), Pipeline([RandomK(0.1, seed=1)])
     indices = [encode(encoder, x)[0]["indices"] for x in (first, second)]
     np.testing.assert_array_equal(*indices)
-    assert (encode(encoder, first, tf.constant(4))[0]["indices"] != indices[0]).numpy().any()
-    assert (encode(other, first)[0]["indices"] != indices[0]).numpy().any()
+    assert (encode(encoder, first, 4)[0]["indices"] != indices[0]).any()
+    assert (encode(other, first)[0]["indices"] != indices[0]).any()
 
 
 def test_a_randomk_payload_takes_ten_bytes_and_the_values():
@@ -89,7 +80,7 @@ def test_a_randomk_payload_takes_ten_bytes_and_the_values():
 def test_stc_sends_the_mean_magnitude_of_the_kept_entries_with_their_signs(x, count):
     encoder = STC(count=count)
     payload, _ = encode(encoder, x)
-    got, kept = encoder.decode(payload, spec_of(x)).numpy(), payload["indices"].numpy()
+    got, kept = encoder.decode(payload, spec_of(x)), payload["indices"]
     scale = np.float32(np.abs(x[kept]).mean(dtype=np.float64))
     expected = np.zeros_like(x)
     expected[kept] = np.where(x[kept] >= 0, scale, -scale)
@@ -100,3 +91,45 @@ def test_stc_sends_the_mean_magnitude_of_the_kept_entries_with_their_signs(x, co
 def test_a_fraction_or_a_count_is_asked_for(name):
     with pytest.raises(ConfigError, match="takes either a fraction or a count"):
         fedplug.encoder(name)
+
+
+@pytest.mark.parametrize(
+    ("fraction", "size", "entries"),
+    [
+        (0.01, 10000, 100),
+        (0.01, 49, 1),
+        (0.01, 151, 2),
+        (0.4, 800, 320),
+        (1.0, 7, 7),
+        (1e-9, 5, 1),
+        (0.5, 0, 0),
+    ],
+)
+def test_a_fraction_keeps_its_share_of_entries_and_at_least_one(fraction, size, entries):
+    assert TopK(fraction).sparsity.of_size(size) == entries
+
+
+def test_one_percent_of_a_large_tensor_takes_about_five_bytes_an_entry():
+    x = np.random.default_rng(0).normal(size=100_000).astype(np.float32)
+    encoder = Pipeline([TopK(0.01)])
+    assert 5.0 < len(encoder.to_wire(encode(encoder, x)[0], spec_of(x))) / 1000 < 5.1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"fraction": 0.1, "count": 3},
+        {"fraction": 0.0},
+        {"fraction": 1.1},
+        {"fraction": float("nan")},
+        {"fraction": "0.1"},
+        {"fraction": True},
+        {"count": 0},
+        {"count": 2.5},
+        {"fraction": 0.1, "error_feedback": 1},
+    ],
+)
+def test_arguments_out_of_range_are_refused(arguments):
+    with pytest.raises(ConfigError, match="topk"):
+        TopK(**arguments)

@@ -55,6 +55,13 @@ def test_a_length_that_is_not_that_of_the_body_is_refused_though_the_checksum_is
         ops.unframe(container, HEADER, lowering=lowering)
 
 
+def test_a_payload_for_something_else_is_refused(lowering):
+    container = as_tensor(slow_frame(b"body", HEADER))
+    for other in (HEADER[:-1] + b"x", wire.header("sparse/1", "float64", (3, 5))):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="made by another encoder or for another te"):
+            ops.unframe(container, other, lowering=lowering)
+
+
 def test_only_vectors_are_taken(lowering):
     with pytest.raises(ValueError, match="body must be a vector"):
         ops.frame(tf.zeros([1, 1], tf.uint8), HEADER, lowering=lowering)
