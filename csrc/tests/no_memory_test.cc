@@ -73,76 +73,86 @@ bool FailsAt(int request, const Call& call, std::size_t from = kLarge) {
 // Larger every time, so that no scratch memory of a call before is enough.
 std::int64_t SizeOf(int request) { return 300000 + 20000 * request; }
 
-TEST(NoMemory, ASelectionThatFailsLeavesTheResidualOrTheSums) {
-  Random random(1);
-  Serial serial;
-  for (const NonFinitePolicy policy :
-       {NonFinitePolicy::kDrop, NonFinitePolicy::kError}) {
-    bool found_sums = false;
-    int request = 1;
-    for (bool failed = true; failed; ++request) {
-      const std::int64_t n =
-          SizeOf(request) + (policy == NonFinitePolicy::kError ? 1000000 : 0);
-      const auto delta = RandomVector<float>(n, Fill::kNormal, random);
-      const auto before = RandomVector<float>(n, Fill::kNormal, random);
-      auto residual = before;
-      const std::int64_t k = n / 20;
-      Floats values(static_cast<std::size_t>(k));
-      std::vector<std::int32_t> indices(values.size());
-      std::int64_t non_finite;
-      failed = FailsAt(request, [&] {
-        EXPECT_TRUE(TopKResidual(delta.data(), residual.data(), residual.data(),
-                                 n, k, policy, serial, values.data(),
-                                 indices.data(), &non_finite)
-                        .ok());
-      });
-      if (!failed) break;
-      const bool sums = residual == Sums(delta, before);
-      EXPECT_TRUE(sums || residual == before);
-      EXPECT_TRUE(!sums || policy == NonFinitePolicy::kDrop);
-      found_sums = found_sums || sums;
-    }
-    EXPECT_TRUE(request > 3);
-    EXPECT_EQ(found_sums, policy == NonFinitePolicy::kDrop);
-  }
-}
+// Selects a twentieth of each tensor of a list, where the given request fails.
+struct Selection {
+  std::vector<Floats> deltas, residuals, before;
+  bool failed;
 
-TEST(NoMemory, AListThatFailsLeavesEachResidualOrItsSums) {
-  Random random(2);
-  Serial serial;
-  bool failed = true;
-  bool found_sums = false;
-  for (int request = 1; failed; ++request) {
-    std::vector<Floats> deltas, residuals, before;
-    std::vector<TensorUpdate<float>> updates;
-    std::vector<std::int64_t> ks;
-    for (const std::int64_t n :
-         {SizeOf(request), 2 * SizeOf(request), 4 * SizeOf(request)}) {
-      deltas.push_back(RandomVector<float>(n, Fill::kNormal, random));
-      residuals.push_back(RandomVector<float>(n, Fill::kNormal, random));
-      ks.push_back(n / 20);
+  Selection(int request, const std::vector<std::int64_t>& sizes,
+            NonFinitePolicy policy) {
+    Random random(1);
+    const auto some = RandomVector<float>(10007, Fill::kNormal, random);
+    for (const std::int64_t n : sizes) {
+      Floats delta(static_cast<std::size_t>(n)), residual(delta.size());
+      for (std::size_t i = 0; i < delta.size(); ++i) {
+        delta[i] = some[i % some.size()];
+        residual[i] = some[3 * i % 9973];
+      }
+      deltas.push_back(delta);
+      residuals.push_back(residual);
     }
     before = residuals;
+    std::vector<TensorUpdate<float>> updates;
+    std::vector<std::int64_t> ks;
     std::int64_t entries = 0;
-    for (std::size_t t = 0; t < deltas.size(); ++t) {
-      updates.push_back({deltas[t].data(), residuals[t].data(),
-                         residuals[t].data(),
-                         static_cast<std::int64_t>(deltas[t].size())});
+    for (std::size_t t = 0; t < sizes.size(); ++t) {
+      float* const residual = residuals[t].data();
+      updates.push_back({deltas[t].data(), residual, residual, sizes[t]});
+      ks.push_back(sizes[t] / 20);
       entries += ks[t];
     }
     Floats values(static_cast<std::size_t>(entries));
     std::vector<std::int32_t> indices(values.size());
     std::vector<std::int64_t> row_splits(ks.size() + 1);
     std::int64_t non_finite;
+    Serial serial;
     failed = FailsAt(request, [&] {
-      EXPECT_TRUE(GroupedTopKResidual(updates, ks, NonFinitePolicy::kError,
-                                      serial, values.data(), indices.data(),
-                                      row_splits.data(), &non_finite)
-                      .ok());
+      const Status status =
+          sizes.size() == 1
+              ? TopKResidual(deltas[0].data(), residuals[0].data(),
+                             residuals[0].data(), sizes[0], ks[0], policy,
+                             serial, values.data(), indices.data(), &non_finite)
+              : GroupedTopKResidual(updates, ks, policy, serial, values.data(),
+                                    indices.data(), row_splits.data(),
+                                    &non_finite);
+      EXPECT_TRUE(status.ok());
     });
-    for (std::size_t t = 0; failed && t < deltas.size(); ++t) {
-      const bool sums = residuals[t] == Sums(deltas[t], before[t]);
-      EXPECT_TRUE(sums || residuals[t] == before[t]);
+  }
+  bool HasSums(std::size_t t) const {
+    return residuals[t] == Sums(deltas[t], before[t]);
+  }
+};
+
+TEST(NoMemory, ASelectionThatFailsLeavesTheResidualOrTheSums) {
+  for (const auto policy : {NonFinitePolicy::kDrop, NonFinitePolicy::kError}) {
+    const bool drops = policy == NonFinitePolicy::kDrop;
+    bool found_sums = false;
+    int request = 1;
+    for (bool failed = true; failed; ++request) {
+      const Selection selection(
+          request, {SizeOf(request) + (drops ? 0 : 1000000)}, policy);
+      failed = selection.failed;
+      if (!failed) break;
+      const bool sums = selection.HasSums(0);
+      EXPECT_TRUE(sums ? drops : selection.residuals == selection.before);
+      found_sums = found_sums || sums;
+    }
+    EXPECT_TRUE(request > 3);
+    EXPECT_EQ(found_sums, drops);
+  }
+}
+
+TEST(NoMemory, AListThatFailsLeavesEachResidualOrItsSums) {
+  bool failed = true;
+  bool found_sums = false;
+  for (int request = 1; failed; ++request) {
+    const std::int64_t n = SizeOf(request);
+    const Selection selection(request, {n, 2 * n, 4 * n},
+                              NonFinitePolicy::kError);
+    failed = selection.failed;
+    for (std::size_t t = 0; failed && t < 3; ++t) {
+      const bool sums = selection.HasSums(t);
+      EXPECT_TRUE(sums || selection.residuals[t] == selection.before[t]);
       found_sums = found_sums || sums;
     }
   }
@@ -151,29 +161,13 @@ TEST(NoMemory, AListThatFailsLeavesEachResidualOrItsSums) {
 
 // Large enough for a log of overwritten values.
 TEST(NoMemory, ASelectionThatWritesAtOnceLeavesTheResidual) {
-  Random random(5);
-  Serial serial;
-  const auto some = RandomVector<float>(10007, Fill::kNormal, random);
   int request = 1;
   for (bool failed = true; failed; ++request) {
-    const std::int64_t n = (std::int64_t{40} << 20) / 4 + SizeOf(request);
-    Floats delta(static_cast<std::size_t>(n)), before(delta.size());
-    for (std::size_t i = 0; i < delta.size(); ++i) {
-      delta[i] = some[i % some.size()];
-      before[i] = some[3 * i % 9973];
-    }
-    auto residual = before;
-    const std::int64_t k = n / 20;
-    Floats values(static_cast<std::size_t>(k));
-    std::vector<std::int32_t> indices(values.size());
-    std::int64_t non_finite;
-    failed = FailsAt(request, [&] {
-      EXPECT_TRUE(TopKResidual(delta.data(), residual.data(), residual.data(),
-                               n, k, NonFinitePolicy::kError, serial,
-                               values.data(), indices.data(), &non_finite)
-                      .ok());
-    });
-    EXPECT_EQ(failed, residual == before);
+    const Selection selection(request,
+                              {(std::int64_t{40} << 20) / 4 + SizeOf(request)},
+                              NonFinitePolicy::kError);
+    failed = selection.failed;
+    EXPECT_EQ(failed, selection.residuals == selection.before);
   }
   EXPECT_TRUE(request > 4);
 }

@@ -1,5 +1,5 @@
-// The symbol code: a round trip, its length beside the entropy, and its errors.
-// decode_symbols_fuzz decodes arbitrary bytes.
+// The symbol code at every SIMD level. tests/kernels tests its layout, length
+// and errors, and decode_symbols_fuzz decodes arbitrary bytes.
 #include "core/symbol_code.h"
 
 #include <cmath>
@@ -65,17 +65,6 @@ Bytes RandomSymbols(std::int64_t count, int bits, double spread,
   return symbols;
 }
 
-double EntropyBits(const Bytes& symbols) {
-  std::vector<double> counts(256);
-  for (const std::uint8_t symbol : symbols) ++counts[symbol];
-  const auto all = static_cast<double>(symbols.size());
-  double bits = 0;
-  for (const double count : counts) {
-    if (count > 0) bits += count * std::log2(all / count);
-  }
-  return bits;
-}
-
 TEST(SymbolCode, RoundTripsWithFewLanesAndWithMany) {
   Random random(2);
   for (const std::int64_t count :
@@ -88,34 +77,6 @@ TEST(SymbolCode, RoundTripsWithFewLanesAndWithMany) {
       EXPECT_EQ(decoded, Pack(symbols, bits));
     }
   }
-}
-
-TEST(SymbolCode, TakesOnePercentMoreThanTheEntropyAtMost) {
-  Random random(3);
-  for (const int bits : {2, 4, 8}) {
-    for (const double spread : {0.3, 2.0, 41.0}) {
-      SCOPED_TRACE("bits " + std::to_string(bits) + ", spread " +
-                   std::to_string(spread));
-      const Bytes symbols = RandomSymbols(1000000, bits, spread, random);
-      const double bytes =
-          std::min(EntropyBits(symbols) / 8,
-                   static_cast<double>(PackedSymbolBytes(1000000, bits)));
-      EXPECT_TRUE(static_cast<double>(Encode(symbols, bits).size()) <
-                  1.01 * bytes);
-    }
-  }
-}
-
-TEST(SymbolCode, HasTheLayoutOfItsHeader) {
-  EXPECT_EQ(Encode({}, 3), Bytes{0});
-  EXPECT_EQ(Encode({1, 2, 3}, 2), (Bytes{0, 0b111001}));
-  // 200 ones of one bit: frequencies 0 and 4096, so the bar is at 0, whose Rice
-  // code is the parameter 0 and a one bit. The states stay where they began.
-  EXPECT_EQ(Encode(Bytes(200, 1), 1), (Bytes{2, 0, 1,     //
-                                             0, 0, 1, 0,  //
-                                             0, 0, 1, 0,  //
-                                             0, 0, 1, 0,  //
-                                             0, 0, 1, 0}));
 }
 
 // The encoder's words, and its states before them.
@@ -155,67 +116,6 @@ TEST(Rans, EveryLevelDividesExactly) {
       EXPECT_TRUE(RansOf(frequencies, symbols, level) == expected);
     }
   }
-}
-
-TEST(SymbolFrequencies, AddUpAndLeaveNoSymbolOut) {
-  Random random(5);
-  for (int round = 0; round < 2000; ++round) {
-    SymbolCounts counts{};
-    const std::int64_t symbols = 1 + Below(random, 256);
-    for (std::int64_t s = 0; s < symbols; ++s) {
-      const int size = static_cast<int>(Below(random, 23));
-      counts[static_cast<std::size_t>(s)] =
-          Below(random, std::int64_t{1} << size);
-    }
-    counts[static_cast<std::size_t>(Below(random, symbols))] += 1;
-    const rans::Frequencies frequencies = FrequenciesOf(counts);
-    std::uint32_t sum = 0;
-    for (std::size_t s = 0; s < counts.size(); ++s) {
-      EXPECT_EQ(frequencies[s] > 0, counts[s] > 0);
-      sum += frequencies[s];
-    }
-    EXPECT_EQ(sum, rans::kScale);
-    rans::Frequencies read;
-    const Bytes bytes = FrequenciesToBytes(frequencies, 8);
-    EXPECT_TRUE(!bytes.empty() && bytes.size() < 256);
-    EXPECT_TRUE(
-        FrequenciesFromBytes(bytes.data(), SizeOf(bytes), 8, &read).ok());
-    EXPECT_TRUE(read == frequencies);
-  }
-}
-
-TEST(DecodeSymbols, NamesTheFault) {
-  Bytes decoded;
-  const auto message = [&](const Bytes& code, std::int64_t count, int bits) {
-    const Status status = Decode(code, count, bits, &decoded);
-    EXPECT_TRUE(status.code() == StatusCode::kDataLoss);
-    return status.message();
-  };
-  const Bytes good = Encode(Bytes(200, 1), 1);
-  const auto changed = [&](std::size_t at, std::uint8_t byte) {
-    Bytes bad = good;
-    bad[at] = byte;
-    return bad;
-  };
-  EXPECT_EQ(message({}, 2, 4), "symbol code: it is empty");
-  EXPECT_EQ(message({0, 1, 2}, 2, 4),
-            "symbol code: 2 symbols take 1 bytes when packed, not 2");
-  EXPECT_EQ(message({0, 0x10}, 1, 4),
-            "symbol code: bits are set after its last symbol");
-  EXPECT_EQ(message({2, 0, 1, 0}, 200, 1),
-            "symbol code: 4 bytes are not frequencies, states and "
-            "words for 200 symbols");
-  EXPECT_EQ(message(changed(1, 31), 200, 1),
-            "symbol code: its frequencies are no index code: its "
-            "parameter is 31, and the largest one is 30");
-  EXPECT_EQ(message(changed(5, 0), 200, 1),
-            "symbol code: a state is below 2^16");
-  EXPECT_EQ(message(changed(5, 2), 200, 1),
-            "symbol code: it does not end with its symbols");
-  Random random(9);
-  const Bytes long_one = Encode(RandomSymbols(400, 4, 0.7, random), 4);
-  EXPECT_EQ(message(Bytes(long_one.begin(), long_one.end() - 2), 400, 4),
-            "symbol code: its words end before its symbols");
 }
 
 TEST(EncodeSymbols, AsksOnceForItsPlaceAndNeedsNone) {

@@ -42,39 +42,44 @@ std::vector<T> Joined(const std::vector<std::vector<T>>& parts) {
   return joined;
 }
 
+// `ks` is one k, or one for each tensor. The indices of `expected` are those in
+// the tensors laid end to end.
+template <typename T, typename Ks>
+void ExpectSelection(Tensors<T>& tensors, const Ks& ks,
+                     const reference::TopK<T>& expected) {
+  ThreadPool two(2);
+  std::vector<T> values(expected.values.size());
+  std::vector<std::int32_t> indices(values.size());
+  std::vector<std::int64_t> row_splits(kSizes.size() + 1);
+  std::int64_t non_finite = -1;
+  const Status status = GroupedTopKResidual(
+      tensors.InPlace(), ks, NonFinitePolicy::kDrop, two, values.data(),
+      indices.data(), row_splits.data(), &non_finite);
+  EXPECT_EQ(status.message(), "");
+  EXPECT_EQ(non_finite, expected.non_finite);
+  EXPECT_EQ(BitsOf(values), BitsOf(expected.values));
+  EXPECT_EQ(BitsOf(Joined(tensors.residuals)), BitsOf(expected.residual));
+  EXPECT_EQ(row_splits.back(), static_cast<std::int64_t>(values.size()));
+  std::int64_t before = 0;
+  for (std::size_t t = 0; t < kSizes.size(); before += kSizes[t++]) {
+    for (std::int64_t j = row_splits[t]; j < row_splits[t + 1]; ++j) {
+      indices[static_cast<std::size_t>(j)] += static_cast<std::int32_t>(before);
+    }
+  }
+  EXPECT_EQ(indices, expected.indices);
+}
+
 TEST(GroupedTopKResidual, IsTheSelectionFromTheTensorsLaidEndToEnd) {
   ForEachWideDtype([](auto zero) {
-    using T = decltype(zero);
     Random random(1);
-    ThreadPool two(2);
     for (const Fill fill : kAllFills) {
       for (const std::int64_t k : {0, 1, 700, 7000, 40000, 75381, 80000}) {
         SCOPED_TRACE("fill " + std::to_string(static_cast<int>(fill)) + ", k " +
                      std::to_string(k));
-        Tensors<T> tensors(fill, random);
+        Tensors<decltype(zero)> tensors(fill, random);
         const auto expected = reference::TopKResidual(
             Joined(tensors.deltas), Joined(tensors.residuals), k);
-        std::vector<T> values(expected.values.size());
-        std::vector<std::int32_t> indices(values.size());
-        std::vector<std::int64_t> row_splits(kSizes.size() + 1);
-        std::int64_t non_finite = -1;
-        const Status status = GroupedTopKResidual(
-            tensors.InPlace(), k, NonFinitePolicy::kDrop, two, values.data(),
-            indices.data(), row_splits.data(), &non_finite);
-        EXPECT_EQ(status.message(), "");
-        EXPECT_EQ(non_finite, expected.non_finite);
-        EXPECT_EQ(BitsOf(values), BitsOf(expected.values));
-        EXPECT_EQ(BitsOf(Joined(tensors.residuals)), BitsOf(expected.residual));
-        EXPECT_EQ(row_splits.back(), static_cast<std::int64_t>(values.size()));
-        std::vector<std::int32_t> flat;
-        std::int64_t before = 0;
-        for (std::size_t t = 0; t < kSizes.size(); before += kSizes[t++]) {
-          for (std::int64_t j = row_splits[t]; j < row_splits[t + 1]; ++j) {
-            flat.push_back(indices[static_cast<std::size_t>(j)] +
-                           static_cast<std::int32_t>(before));
-          }
-        }
-        EXPECT_EQ(flat, expected.indices);
+        ExpectSelection(tensors, k, expected);
       }
     }
   });
@@ -82,41 +87,25 @@ TEST(GroupedTopKResidual, IsTheSelectionFromTheTensorsLaidEndToEnd) {
 
 TEST(GroupedTopKResidual, IsTheSelectionFromEachTensor) {
   ForEachWideDtype([](auto zero) {
-    using T = decltype(zero);
     Random random(2);
-    ThreadPool two(2);
     const std::vector<std::int64_t> ks = {3, 4, 1, 700, 0, 4999, 99};
     for (const Fill fill : kAllFills) {
-      Tensors<T> tensors(fill, random);
-      std::vector<T> values;
-      std::vector<T> residuals;
-      std::vector<std::int32_t> indices;
-      std::vector<std::int64_t> row_splits = {0};
-      std::int64_t expected_non_finite = 0;
+      Tensors<decltype(zero)> tensors(fill, random);
+      reference::TopK<decltype(zero)> expected;
       for (std::size_t t = 0; t < kSizes.size(); ++t) {
+        const auto before = static_cast<std::int32_t>(expected.residual.size());
         const auto one = reference::TopKResidual(tensors.deltas[t],
                                                  tensors.residuals[t], ks[t]);
-        values.insert(values.end(), one.values.begin(), one.values.end());
-        indices.insert(indices.end(), one.indices.begin(), one.indices.end());
-        residuals.insert(residuals.end(), one.residual.begin(),
-                         one.residual.end());
-        row_splits.push_back(static_cast<std::int64_t>(values.size()));
-        expected_non_finite += one.non_finite;
+        expected.values.insert(expected.values.end(), one.values.begin(),
+                               one.values.end());
+        expected.residual.insert(expected.residual.end(), one.residual.begin(),
+                                 one.residual.end());
+        for (const std::int32_t index : one.indices) {
+          expected.indices.push_back(before + index);
+        }
+        expected.non_finite += one.non_finite;
       }
-      std::vector<T> actual_values(values.size());
-      std::vector<std::int32_t> actual_indices(values.size());
-      std::vector<std::int64_t> actual_splits(row_splits.size());
-      std::int64_t non_finite = -1;
-      const Status status =
-          GroupedTopKResidual(tensors.InPlace(), ks, NonFinitePolicy::kDrop,
-                              two, actual_values.data(), actual_indices.data(),
-                              actual_splits.data(), &non_finite);
-      EXPECT_EQ(status.message(), "");
-      EXPECT_EQ(non_finite, expected_non_finite);
-      EXPECT_EQ(actual_splits, row_splits);
-      EXPECT_EQ(actual_indices, indices);
-      EXPECT_EQ(BitsOf(actual_values), BitsOf(values));
-      EXPECT_EQ(BitsOf(Joined(tensors.residuals)), BitsOf(residuals));
+      ExpectSelection(tensors, ks, expected);
     }
   });
 }

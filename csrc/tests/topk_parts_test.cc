@@ -203,21 +203,6 @@ void ExpectCompactsAlike() {
   });
 }
 
-TEST(TopKBlocks, EveryLevelCountsAlike) {
-  ExpectCountsAlike<float>();
-  ExpectCountsAlike<double>();
-}
-
-TEST(TopKBlocks, EveryLevelPartitionsAlike) {
-  ExpectPartitionsAlike<float>();
-  ExpectPartitionsAlike<double>();
-}
-
-TEST(TopKBlocks, EveryLevelTakesAlike) {
-  ExpectTakesAlike<float>();
-  ExpectTakesAlike<double>();
-}
-
 // In place, once with notes that begin with a cache line and once with others.
 template <typename T>
 void ExpectNotesToRecallEveryResidual() {
@@ -256,14 +241,15 @@ void ExpectNotesToRecallEveryResidual() {
   });
 }
 
-TEST(TopKBlocks, NotesRecallEveryResidualToTheBit) {
-  ExpectNotesToRecallEveryResidual<float>();
-  ExpectNotesToRecallEveryResidual<double>();
-}
-
-TEST(TopKBlocks, EveryLevelCompactsAlike) {
-  ExpectCompactsAlike<float>();
-  ExpectCompactsAlike<double>();
+TEST(TopKBlocks, EveryLevelIsAlikeAndItsNotesRecallEveryResidual) {
+  ForEachWideDtype([](auto zero) {
+    using T = decltype(zero);
+    ExpectCountsAlike<T>();
+    ExpectPartitionsAlike<T>();
+    ExpectTakesAlike<T>();
+    ExpectCompactsAlike<T>();
+    ExpectNotesToRecallEveryResidual<T>();
+  });
 }
 
 }  // namespace

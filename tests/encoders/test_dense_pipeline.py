@@ -6,25 +6,25 @@ import dataclasses
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import fedplug
 from fedplug.encoders import Pipeline
 from fedplug.encoders.quantizers.qsgd import QSGD
 from fedplug.encoders.quantizers.value_form import BFloat16, Sign
-from fedplug.ops.lowering import use_lowering
+from fedplug.errors import PayloadError
+from fedplug.ops.types import ArraySpec
 
-ROUND = tf.constant(3)
 QUANTIZERS = ["qsgd(8)", "qsgd(3, block_size=16)", "qsgd(rounding='nearest')", "sign"]
-SPEC = tf.TensorSpec([1000], tf.float32)
+FLOAT32 = np.dtype("float32")
+SPEC = ArraySpec((1000,), FLOAT32)
 
 
 def normal(spec=SPEC):
-    return tf.cast(np.random.default_rng(0).standard_normal(spec.shape), spec.dtype)
+    return np.random.default_rng(0).standard_normal(spec.shape).astype(spec.dtype)
 
 
 def body(encoder, x, spec):
-    return encoder.to_wire(encoder.encode(x, encoder.init_state(spec), ROUND)[0], spec)
+    return encoder.to_wire(encoder.encode(x, encoder.init_state(spec), 3)[0], spec)
 
 
 ALONE = [QSGD(4), QSGD(rounding="nearest"), Sign(error_feedback=False), BFloat16()]
@@ -33,22 +33,15 @@ ALONE = [QSGD(4), QSGD(rounding="nearest"), Sign(error_feedback=False), BFloat16
 @pytest.mark.parametrize("quantizer", ALONE, ids=repr)
 def test_a_quantizer_alone_writes_its_bytes_under_its_wire_id(quantizer):
     encoder, x = Pipeline([quantizer]), normal()
-    payload, state = encoder.encode(x, encoder.init_state(SPEC), ROUND)
-    code = quantizer.encode(x, ROUND)
+    payload, state = encoder.encode(x, encoder.init_state(SPEC), 3)
+    code = quantizer.encode(x, 3)
     assert encoder.wire_id == quantizer.wire_id
     assert encoder.capabilities == quantizer.capabilities
     assert state == {}
     np.testing.assert_array_equal(encoder.to_wire(payload, SPEC), code)
-    np.testing.assert_array_equal(encoder.decode(payload, SPEC), quantizer.decode(code, 1000, tf.float32))
+    np.testing.assert_array_equal(encoder.decode(payload, SPEC), quantizer.decode(code, 1000, FLOAT32))
     lossless = quantizer.capabilities.lossless
     assert set(payload) == ({"values"} if lossless else {"value_code"})
-
-
-@pytest.mark.parametrize("lowering", ["fused", pytest.param("reference", marks=pytest.mark.slow)])
-def test_a_sum_with_the_residual_that_is_not_finite_is_refused(lowering):
-    x = tf.constant([1.0, 3e38])
-    with use_lowering(lowering), pytest.raises(tf.errors.InvalidArgumentError, match="NaN or infinite"):
-        fedplug.encoder("sign").encode(x, {"residual": x}, ROUND)
 
 
 @pytest.mark.parametrize("text", [*QUANTIZERS, "topk(0.5) | qsgd(4)"])
@@ -61,14 +54,14 @@ def test_an_entropy_coder_shortens_a_payload_and_changes_no_value(text):
 
 
 def test_normal_values_of_four_bits_take_three_and_a_quarter():
-    spec = tf.TensorSpec([100_000], tf.float32)
+    spec = ArraySpec((100_000,), FLOAT32)
     levels = 8 * len(body(fedplug.encoder("qsgd(4) | rans"), normal(spec), spec)) / 100_000 - 32 / 512
     assert 3.1 < levels < 3.4
 
 
 def test_a_sparse_update_of_few_levels_takes_less_than_a_bit_an_element():
-    spec = tf.TensorSpec([100_000], tf.float32)
-    x = tf.where(tf.range(100_000) % 50 == 0, normal(spec), 0.0)
+    spec = ArraySpec((100_000,), FLOAT32)
+    x = np.where(np.arange(100_000) % 50 == 0, normal(spec), np.float32(0))
     assert len(body(fedplug.encoder("qsgd(2, block_size=1048576) | rans"), x, spec)) < 0.3 * 100_000 / 5
 
 
@@ -80,5 +73,5 @@ def test_it_has_the_promises_of_its_quantizer():
 
 
 def test_a_body_too_short_for_its_scales_is_refused():
-    with pytest.raises(tf.errors.InvalidArgumentError, match="too short"):
-        fedplug.encoder("qsgd(4) | rans").from_wire(tf.zeros([5], tf.uint8), SPEC)
+    with pytest.raises(PayloadError, match="too short"):
+        fedplug.encoder("qsgd(4) | rans").from_wire(np.zeros(5, np.uint8), SPEC)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
-import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -12,23 +12,21 @@ from hypothesis.extra import numpy as hnp
 import fedplug
 from fedplug.encoders.quantizers.qsgd import QSGD
 from fedplug.encoders.quantizers.value_form import BFloat16, BlockFloatingPoint, Codebook, Float16, Sign
-from fedplug.errors import ConfigError
+from fedplug.errors import ConfigError, PayloadError
+from fedplug.ops.types import ArraySpec
 
-ROUND = tf.constant(3)
+FLOAT32 = np.dtype("float32")
 N = 8192
 
-# No denormals: TensorFlow flushes them to zero, NumPy does not.
-vectors = hnp.arrays(
-    np.float32, st.integers(0, 70), elements=st.floats(-1e3, 1e3, width=32, allow_subnormal=False)
-)
+vectors = hnp.arrays(np.float32, st.integers(0, 70), elements=st.floats(-1e3, 1e3, width=32))
 
 
 def normal(n=N, seed=0):
     return np.random.default_rng(seed).standard_normal(n).astype(np.float32)
 
 
-def decoded(quantizer, x, round_num=ROUND):
-    return quantizer.decode(quantizer.encode(tf.constant(x), round_num), len(x), tf.float32).numpy()
+def decoded(quantizer, x, round_num=3):
+    return quantizer.decode(quantizer.encode(x, round_num), len(x), FLOAT32)
 
 
 @settings(deadline=None)
@@ -49,9 +47,9 @@ def test_casts_saturate():
 RANDOM = [QSGD(8), QSGD(4), QSGD(2, block_size=16)]
 
 
-@pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16, tf.float32, tf.float64], ids=lambda t: t.name)
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64])
 def test_a_codebook_of_extremes_is_finite_and_of_equal_values_is_exact(dtype):
-    largest = float(dtype.max)
+    largest = float(ml_dtypes.finfo(dtype).max)
     for values in (
         [],
         [largest],
@@ -60,12 +58,12 @@ def test_a_codebook_of_extremes_is_finite_and_of_equal_values_is_exact(dtype):
         [largest] * 999 + [-largest],
         [0.0] * 3,
     ):
-        x = tf.constant(values, dtype)
+        x = np.array(values, dtype)
         quantizer = Codebook(2)
-        got = quantizer.decode(quantizer.encode(x, ROUND), len(values), dtype)
-        assert np.isfinite(got.numpy().astype(np.float64)).all()
+        got = quantizer.decode(quantizer.encode(x, 3), len(values), x.dtype)
+        assert np.isfinite(got.astype(np.float64)).all()
         if len(set(values)) <= 1:
-            np.testing.assert_array_equal(got.numpy(), x.numpy())
+            np.testing.assert_array_equal(got, x)
 
 
 @pytest.mark.parametrize("quantizer", RANDOM, ids=repr)
@@ -75,7 +73,7 @@ def test_random_rounding_depends_on_seed_round_and_values_and_on_nothing_else(qu
     other = type(quantizer).from_config({**quantizer.get_config(), "seed": 1})
     np.testing.assert_array_equal(decoded(quantizer, x), decoded(again, x))
     assert (decoded(quantizer, x) != decoded(other, x)).any()
-    assert (decoded(quantizer, x) != decoded(quantizer, x, tf.constant(4))).any()
+    assert (decoded(quantizer, x) != decoded(quantizer, x, 4)).any()
 
 
 def test_clients_round_independently_so_that_their_errors_average_out():
@@ -103,13 +101,13 @@ def test_clients_round_independently_so_that_their_errors_average_out():
     ],
 )
 def test_size_on_the_wire_and_error_on_normal_data_are_as_documented(expression, bytes_per_element, nmse):
-    encoder, x = fedplug.encoder(expression), tf.constant(normal())
-    spec = tf.TensorSpec(x.shape, x.dtype)
-    payload, _ = encoder.encode(x, encoder.init_state(spec), ROUND)
+    encoder, x = fedplug.encoder(expression), normal()
+    spec = ArraySpec(x.shape, x.dtype)
+    payload, _ = encoder.encode(x, encoder.init_state(spec), 3)
     body = encoder.to_wire(payload, spec)
     assert len(body) == pytest.approx(bytes_per_element * N, abs=5)
     error = encoder.decode(encoder.from_wire(body, spec), spec) - x
-    assert nmse[0] <= float(tf.reduce_sum(error**2) / tf.reduce_sum(x**2)) <= nmse[1]
+    assert nmse[0] <= np.sum(error**2) / np.sum(x**2) <= nmse[1]
 
 
 @pytest.mark.parametrize(
@@ -134,6 +132,6 @@ def test_a_wrong_argument_is_refused(make, message):
 
 
 def test_bytes_of_another_configuration_are_refused():
-    code = QSGD(8).encode(tf.constant(normal(64)), ROUND)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="was not made with bits=4 and block_size=512"):
-        QSGD(4).decode(code, 64, tf.float32)
+    code = QSGD(8).encode(normal(64), 3)
+    with pytest.raises(PayloadError, match="was not made with bits=4 and block_size=512"):
+        QSGD(4).decode(code, 64, FLOAT32)

@@ -1,20 +1,21 @@
-"""Tests rules: the encoder of each tensor, refused rules, and the JSON round trip."""
+"""Tests rules: the encoder of each tensor, and refused rules; and what the encoder of a model refuses."""
 
 from __future__ import annotations
 
+import ml_dtypes  # noqa: F401  # bfloat16 by its name
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import fedplug
 from fedplug.encoders import Identity, ModelEncoder, Pipeline, Rule, Rules, TopK
 from fedplug.errors import ConfigError, UnknownNameError
+from fedplug.ops.types import ArraySpec
 
 SPECS = [
-    tf.TensorSpec([500, 8], tf.float32, name="embedding/table"),
-    tf.TensorSpec([80, 10], tf.float32, name="dense/kernel"),
-    tf.TensorSpec([100], tf.bfloat16, name="dense/bias"),
-    tf.TensorSpec([10], tf.float32, name="dense_1/bias"),
+    ArraySpec((500, 8), np.dtype("float32"), "embedding/table"),
+    ArraySpec((80, 10), np.dtype("float32"), "dense/kernel"),
+    ArraySpec((100,), np.dtype("bfloat16"), "dense/bias"),
+    ArraySpec((10,), np.dtype("float32"), "dense_1/bias"),
 ]
 BY_NAME = {"*/bias": "identity", "embedding*": "topk(0.001)", "*": "topk(0.1)"}
 
@@ -55,18 +56,19 @@ def test_a_tensor_without_a_rule_is_sent_uncompressed():
 
 
 def test_small_tensors_and_integers_are_sent_uncompressed_whatever_the_rules():
-    specs = [tf.TensorSpec([10], tf.float32, name="a"), tf.TensorSpec([100], tf.int32, name="b")]
+    specs = [ArraySpec((10,), np.dtype("float32"), "a"), ArraySpec((100,), np.dtype("int32"), "b")]
     assert ModelEncoder(Rules({"*": "topk(0.1)"}), specs).encoders == (Identity(), Identity())
+    assert ModelEncoder(TopK(0.1), specs, min_size=10).encoders == (Pipeline([TopK(0.1)]), Identity())
 
 
 def test_a_whole_model_is_encoded_by_its_rules():
     model = ModelEncoder(Rules(BY_NAME), SPECS)
-    xs = [tf.cast(np.random.default_rng(0).normal(size=spec.shape), spec.dtype) for spec in SPECS]
-    buffers, states = model.encode(xs, model.init_state(), tf.constant(0))
+    xs = [np.random.default_rng(0).normal(size=spec.shape).astype(spec.dtype) for spec in SPECS]
+    buffers, states = model.encode(xs, model.init_state(), 0)
     decoded = model.decode(buffers)
     assert [int(np.count_nonzero(tensor)) for tensor in decoded[:2]] == [4, 80]
     for x, d, state in zip(xs, decoded, states, strict=True):
-        np.testing.assert_array_equal(d + state.get("residual", tf.zeros_like(x)), x)
+        np.testing.assert_array_equal(d + state.get("residual", np.zeros_like(x)), x)
     assert model.get_config()["wire_ids"] == ["sparse/1", "sparse/1", "identity/1", "identity/1"]
 
 
@@ -134,3 +136,30 @@ def test_an_unknown_key_of_a_rule_names_the_nearest():
 
 def test_a_rule_may_be_an_object():
     assert Rules([Rule(TopK(0.1), "a*")]) == Rules({"a*": "topk(0.1)"})
+
+
+def test_an_encoder_that_changes_the_structure_of_its_state_is_refused():
+    class Forgetful(Identity):
+        def init_state(self, spec):
+            return {"memory": np.zeros(())}
+
+        def encode(self, x, state, round_num):
+            return {"values": x}, {}
+
+    model = ModelEncoder(Forgetful(), SPECS[1:2])
+    with pytest.raises(ConfigError, match=r"got a state with \['memory'\] and returned \[\]"):
+        model.encode([np.zeros((80, 10), np.float32)], model.init_state(), 0)
+
+
+@pytest.mark.parametrize("min_size", [-1, 1.5, True])
+def test_a_size_that_is_none_is_refused(min_size):
+    with pytest.raises(ConfigError, match="min_size"):
+        ModelEncoder(Identity(), SPECS, min_size=min_size)
+
+
+@pytest.mark.needs("tensorflow")
+def test_unknown_shapes_are_refused():
+    import tensorflow as tf
+
+    with pytest.raises(ConfigError, match="tensor 0 of the model has shape"):
+        ModelEncoder(Identity(), [tf.TensorSpec([None], tf.float32)])

@@ -1,4 +1,4 @@
-"""The codes of packed symbols. csrc/tests/symbol_code_test.cc checks the layout and the lengths."""
+"""The codes of packed symbols: round trips, layout, lengths and errors."""
 
 from __future__ import annotations
 
@@ -51,6 +51,49 @@ def test_a_code_decodes_to_the_symbols_it_was_made_of(case):
     assert code.dtype == np.uint8
     assert len(code) <= 1 + len(packed(symbols, bits))
     assert decode(code, len(symbols), bits) == symbols.tolist()
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("spread", [0.3, 2.0, 41.0])
+def test_a_code_takes_one_percent_more_than_the_entropy_at_most(bits, spread):
+    symbols = levels(1_000_000, bits, spread)
+    share = np.bincount(symbols)[np.unique(symbols)] / symbols.size
+    entropy = -symbols.size * np.sum(share * np.log2(share))
+    assert 8 * len(encode(symbols, bits)) < 1.01 * min(entropy, symbols.size * bits)
+
+
+# 200 ones of one bit: the bar of the frequencies 0 and 4096 is at 0, whose Rice code is the parameter 0 and
+# a one bit. The states stay where they began.
+OF_ONES = [2, 0, 1, *[0, 0, 1, 0] * 4]
+
+
+def test_a_code_has_the_layout_of_the_specification():
+    assert encode([], 3).tolist() == [0]
+    assert encode([1, 2, 3], 2).tolist() == [0, 0b111001]
+    assert encode([1] * 200, 1).tolist() == OF_ONES
+
+
+@pytest.mark.parametrize(
+    ("code", "count", "bits", "message"),
+    [
+        ([], 2, 4, "it is empty"),
+        ([0, 1, 2], 2, 4, "2 symbols take 1 bytes when packed, not 2"),
+        ([0, 0x10], 1, 4, "bits are set after its last symbol"),
+        ([2, 0, 1, 0], 200, 1, "4 bytes are not frequencies, states and words for 200 symbols"),
+        (
+            [2, 31, *OF_ONES[2:]],
+            200,
+            1,
+            "its frequencies are no index code: its parameter is 31, and the larg",
+        ),
+        ([*OF_ONES[:5], 0, *OF_ONES[6:]], 200, 1, r"a state is below 2\^16"),
+        ([*OF_ONES[:5], 2, *OF_ONES[6:]], 200, 1, "it does not end with its symbols"),
+        (encode(levels(400, 4, 0.7), 4)[:-2], 400, 4, "its words end before its symbols"),
+    ],
+)
+def test_the_error_of_a_code_names_the_fault(code, count, bits, message):
+    with pytest.raises(errors.PayloadError, match=f"symbol code: {message}"):
+        decode(np.uint8(code), count, bits)
 
 
 def test_packed_symbols_are_counted_before_memory_is_taken_for_them():

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from fedplug import errors, kernels, wire
+from fedplug import errors, kernels
 
 DTYPES = [np.float32, np.float64, np.float16, ml_dtypes.bfloat16]
 FORMS = [
@@ -149,21 +149,3 @@ def test_a_wrong_argument_is_refused(call, message):
 def test_a_claim_of_many_values_is_refused_before_memory_is_taken_for_them():
     with pytest.raises(errors.PayloadError, match="2147483647 values take 4294967294 bytes, not 3"):
         kernels.decode_values(np.zeros(3, np.uint8), 2**31 - 1, "float16")
-
-
-@forms
-@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
-@pytest.mark.parametrize("n", [0, 1, 1000])
-def test_a_container_is_written_at_once_with_the_same_bytes(options, dtype, n):
-    header = wire.header("qsgd/1", np.dtype(dtype).name, (n,))
-    x = normal(n, dtype)
-    want = kernels.frame(kernels.encode_values(x, **options, seed=3), header)
-    assert kernels.frame_values(x, header, **options, seed=3) == want
-
-
-@forms
-def test_no_container_is_written_of_values_that_are_not_finite(options):
-    x = normal()
-    x[700] = np.nan
-    with pytest.raises(errors.NonFiniteError, match="the first at position 700"):
-        kernels.frame_values(x, b"header", **options)

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import assume
-
-sys.path.insert(0, str(Path(__file__).parent))  # for `gap_oracle`
 
 DTYPES = (tf.float32, tf.float64, tf.bfloat16, tf.float16)
 

@@ -60,10 +60,3 @@ def test_a_payload_for_something_else_is_refused(lowering):
     for other in (HEADER[:-1] + b"x", wire.header("sparse/1", "float64", (3, 5))):
         with pytest.raises(tf.errors.InvalidArgumentError, match="made by another encoder or for another te"):
             ops.unframe(container, other, lowering=lowering)
-
-
-def test_only_vectors_are_taken(lowering):
-    with pytest.raises(ValueError, match="body must be a vector"):
-        ops.frame(tf.zeros([1, 1], tf.uint8), HEADER, lowering=lowering)
-    with pytest.raises(ValueError, match="container must be a vector"):
-        ops.unframe(tf.zeros([1, 1], tf.uint8), HEADER, lowering=lowering)

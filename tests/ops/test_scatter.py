@@ -56,12 +56,6 @@ def test_no_weights_are_weights_of_one(lowering):
     assert got.numpy().tolist() == [[1, 0], [0, 6]]
 
 
-def test_no_payloads_do_not_change_the_accumulator(lowering):
-    nothing = tf.zeros(0), tf.zeros(0, tf.int32), [0]
-    got = ops.scatter_decode_add([1.0, 2.0], *nothing, lowering=lowering)
-    assert got.numpy().tolist() == [1, 2]
-
-
 def test_the_op_keeps_denormals_as_numpy_does(as_dtype, denormal):
     (tiny,) = as_dtype(np.full(70_000, denormal))
     everywhere = np.arange(tiny.size, dtype=np.int32)
@@ -101,15 +95,6 @@ def test_lengths_that_do_not_fit_are_refused_when_run(lowering, values, indices,
         dynamic(lowering)(tf.zeros(5), tf.ones(values), tf.range(indices), splits, tf.ones(weights))
 
 
-def test_it_is_traced_once_for_any_number_of_payloads(lowering):
-    add = dynamic(lowering)
-    for payloads in range(3):
-        splits = tf.range(payloads + 1, dtype=tf.int64)
-        got = add(tf.zeros([2, 3]), tf.ones(payloads), tf.range(payloads), splits, tf.ones(payloads))
-        assert got.shape == [2, 3]
-        assert float(tf.reduce_sum(got)) == payloads
-
-
 def test_the_result_has_the_static_shape_of_the_accumulator_or_of_its_size(lowering):
     def sums(accumulator, *entries):
         into = ops.scatter_decode_add(accumulator, *entries, [0, 1], lowering=lowering)
@@ -125,12 +110,6 @@ def test_static_shapes_that_do_not_fit_are_refused_while_building(lowering):
         ops.scatter_decode_add(tf.zeros(5), tf.ones(2), [0, 1, 2], [0, 2], lowering=lowering)
     with pytest.raises(ValueError, match="must be a vector"):
         ops.scatter_decode_add(tf.zeros(5), tf.ones([1, 2]), [0, 1], [0, 2], lowering=lowering)
-
-
-@pytest.mark.parametrize("size", [0, 3, 100_000])
-def test_the_sum_of_no_payloads_is_zeros(lowering, size):
-    got = ops.scatter_decode(size, tf.zeros(0), tf.zeros(0, tf.int32), [0], lowering=lowering)
-    assert got.numpy().tobytes() == bytes(4 * size)
 
 
 @pytest.mark.parametrize("size", [-1, -(2**63), 2**31, 2**62])

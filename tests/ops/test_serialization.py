@@ -43,8 +43,3 @@ def test_crc32_is_the_checksum_of_zlib_for_messages_of_any_length_in_a_graph(low
         checksum = graph(message[:length])
         assert checksum.dtype == tf.uint32
         assert int(checksum) == zlib.crc32(message[:length])
-
-
-def test_a_matrix_has_no_checksum(lowering):
-    with pytest.raises(ValueError, match="must be a vector"):
-        ops.crc32(tf.zeros([2, 2], tf.uint8), lowering=lowering)

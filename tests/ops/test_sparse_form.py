@@ -136,13 +136,3 @@ def test_tensors_need_no_lowering_and_arrays_give_views():
 def test_a_number_of_entries_that_no_payload_can_have_is_refused(execution, count):
     with pytest.raises((ArgumentError, tf.errors.InvalidArgumentError), match="less than 2\\^31 entries"):
         ops.sparse_body(count, array(b""), array(b""), **execution)
-
-
-def test_wrong_arguments_are_refused_while_building(lowering):
-    matrix = tf.zeros([1, 1], tf.uint8)
-    with pytest.raises(ValueError, match="index_code must be a vector"):
-        ops.sparse_body(1, matrix, tf.zeros([1], tf.uint8), lowering=lowering)
-    with pytest.raises(ValueError, match="values must be a vector"):
-        ops.sparse_body(1, tf.zeros([1], tf.uint8), matrix, lowering=lowering)
-    with pytest.raises(ValueError, match="body must be a vector"):
-        ops.split_sparse_body(matrix, 1, lowering=lowering)

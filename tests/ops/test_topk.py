@@ -236,12 +236,6 @@ def test_a_matrix_keeps_its_shape_and_a_short_last_chunk_sends_all_it_has(loweri
     assert got.residual.numpy().tolist() == [[0, 0, 2], [0, 0, 1], [0, 0, 0]]
 
 
-def test_a_denormal_is_an_entry_like_any_other(as_dtype, denormal):
-    delta, residual, one = as_dtype(np.array([denormal, 0]), np.zeros(2), np.float64(1))
-    got = ops.chunked_topk_residual(delta, residual, 1, chunk=2, decay=one, lowering="fused")
-    assert got.indices.numpy().tolist() == [0]
-
-
 def test_chunks_of_the_wrong_kind_are_refused_while_building(lowering):
     for error, message, delta, residual, chunk in [
         (TypeError, "delta must be float32 or float64", [1], [1], 2),
@@ -250,13 +244,3 @@ def test_chunks_of_the_wrong_kind_are_refused_while_building(lowering):
     ]:
         with pytest.raises(error, match=message):
             ops.chunked_topk_residual(delta, residual, 1, chunk=chunk, decay=1.0, lowering=lowering)
-
-
-def test_chunks_are_selected_in_a_graph_with_shapes_known_only_when_run(lowering):
-    @tf.function(input_signature=[tf.TensorSpec(None), tf.TensorSpec(None)], autograph=False)
-    def split(delta, residual):
-        return ops.chunked_topk_residual(delta, residual, 1, chunk=2, decay=1.0, lowering=lowering)
-
-    assert split(tf.constant([[2.0], [0.5]]), tf.zeros([2, 1])).residual.numpy().tolist() == [[0], [0.5]]
-    with pytest.raises(tf.errors.InvalidArgumentError):
-        split(tf.zeros([2, 2]), tf.zeros([4]))
