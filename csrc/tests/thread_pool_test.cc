@@ -1,5 +1,5 @@
-// The pool: every task once, from any number of callers, also from inside a
-// task, and in a forked child.
+// The pool: every task once, from any number of callers, and in a forked child.
+// shared_work_test has tasks that fail, and work inside a task.
 #include "core/base/thread_pool.h"
 
 #include <pthread.h>
@@ -9,7 +9,6 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
-#include <stdexcept>
 #include <thread>
 
 #include "tests/test.h"
@@ -80,29 +79,6 @@ TEST(ThreadPool, ServesSeveralCallersAtOnce) {
   }
   for (std::thread& caller : callers) caller.join();
   EXPECT_EQ(total.load(), 4 * 200 * 7);
-}
-
-TEST(ThreadPool, MayBeUsedFromInsideATask) {
-  ThreadPool pool(2);
-  std::atomic<int> total{0};
-  pool.Run(3, [&](int) { pool.Run(5, [&](int) { ++total; }); });
-  EXPECT_EQ(total.load(), 15);
-}
-
-TEST(ThreadPool, RethrowsErrorsOfTasksAndContinues) {
-  ThreadPool pool(3);
-  for (int round = 0; round < 100; ++round) {
-    bool thrown = false;
-    try {
-      pool.Run(9, [&](int i) {
-        if (i % 3 == round % 3) throw std::runtime_error("a task");
-      });
-    } catch (const std::runtime_error&) {
-      thrown = true;
-    }
-    EXPECT_TRUE(thrown);
-    EXPECT_EQ(CountCalls(pool, 7), std::vector<int>(7, 1));
-  }
 }
 
 // The thread sanitizer does not follow a process with threads into its child.

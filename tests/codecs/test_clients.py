@@ -89,22 +89,6 @@ def test_it_outlives_the_process(tmp_path):
     assert sent == plain(range(4))
 
 
-def test_a_decision_after_which_nothing_was_encoded_is_open_again(tmp_path):
-    url = f"sqlite:///{tmp_path}/state"
-    with fedplug.open_store(url) as store:
-        _, receipt = client_of(store).encode_model(update(0), 0)
-    for decision in (None, receipt):
-        with fedplug.open_store(url) as store:
-            client = client_of(store)
-            assert client.settle(decision) is (decision is not None)
-            assert client.pending is None
-    with fedplug.open_store(url) as store:
-        client = client_of(store)
-        assert client.pending == receipt
-        client.settle(receipt)
-        assert client.encode_model(update(1), 1)[0] == plain([0, 1])[1]
-
-
 def test_clients_share_a_store_and_nothing_else(store):
     one, other = client_of(store, "one"), client_of(store, "other")
     _, receipt = one.encode_model(update(0), 0)
@@ -224,24 +208,6 @@ def test_a_message_of_an_older_round_changes_nothing(store, late, between, named
     for round_num in range(5):
         expected, state = codec.encode_model(whole(round_num), state, round_num)
     assert payloads == expected
-
-
-def test_an_older_message_changes_nothing_after_a_restart(tmp_path):
-    url, receipt, sent = f"sqlite:///{tmp_path}/state", None, []
-    for round_num in range(3):
-        with fedplug.open_store(url) as store:
-            client = client_of(store)
-            client.settle(receipt)
-            payloads, receipt = client.encode_model(update(round_num), round_num)
-            sent.append(payloads)
-    with fedplug.open_store(url) as store:
-        client = client_of(store)
-        client.settle(None)
-        assert client.encode_model(update(1), 1)[0] == sent[1]
-    with fedplug.open_store(url) as store:
-        client = client_of(store)
-        assert client.settle(receipt)
-        assert client.encode_model(update(3), 3)[0] == plain(range(4))[3]
 
 
 def test_a_new_training_may_begin_at_round_0_again(store):

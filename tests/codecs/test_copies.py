@@ -26,6 +26,7 @@ STARTS = ("fork", "spawn", "forkserver")
 several_threads = pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
 MODEL = {"w": np.linspace(-1, 1, 3000, dtype=np.float32).reshape(60, 50), "b": np.ones(3, np.float32)}
 CODEC = fedplug.codec("topk(0.1) | qsgd(8)")
+LARGE = np.resize(MODEL["w"], 3_000_000)  # so that kernels use several threads, also in forked processes
 
 
 def a_sum():
@@ -73,7 +74,7 @@ def next_message(server):
 # Each public class that can be copied: how one is made, and what the copy must do as the original does.
 COPIED = {
     "Broadcaster": (a_broadcaster, lambda server: (server.version, next_message(server))),
-    "Codec": (a_codec, lambda codec: codec.encode_model(MODEL)[0]),
+    "Codec": (a_codec, lambda codec: codec.encode_model({**MODEL, "large": LARGE})[0]),
     "ModelSum": (a_model_sum, lambda total: (total.weight, total.count, total.mean()["w"].tobytes())),
     "Receiver": (a_receiver, lambda each: (each.version, each.model["w"].tobytes())),
     "Sum": (a_sum, lambda total: (total.weight, total.value().tobytes())),

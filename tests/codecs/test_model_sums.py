@@ -142,9 +142,7 @@ def refused():
     )
     yield "unknown", changed(more=other), {}, PayloadError, r"\['more'\], which the model does not have"
     yield "no buffer", changed(bias=3), {}, ArgumentError, "tensor 'bias': a payload is bytes or a buffer"
-    for weight in (np.nan, np.inf, -1, -0.5, True, "3", None, 10**400):
-        yield f"weight {weight!r}"[:20], good, {"weight": weight}, ConfigError, "weight is .* of at least 0"
-    yield "a tiny weight", good, {"weight": 1e-46}, ConfigError, "weight is 1e-46, too small"
+    yield "a weight below 0", good, {"weight": -1}, ConfigError, "weight is .* of at least 0"
     large = fedplug.codec("identity").encode(np.full((9,), 3e38, np.float32))[0]
     yield "an infinite sum", changed(bias=large), {"weight": 10}, PayloadError, "tensor 'bias': .*infinite"
 

@@ -120,17 +120,16 @@ def refused():
     nan = np.full((5, 9), np.nan, "<f4").tobytes()
     yield "not a number", wire.frame(nan, "identity/1", "float32", (5, 9)), {}, PayloadError
     yield "no buffer", "text", {}, ArgumentError
-    for weight in (np.nan, np.inf, 1e39, "1", None, True):
-        yield f"weight {weight}", good, {"weight": weight}, ConfigError
+    for weight in (np.nan, np.inf, -0.5, 1e39, "1", None, True, 10**400):
+        yield f"weight {weight!r}"[:20], good, {"weight": weight}, ConfigError
 
 
 @pytest.mark.parametrize(
     ("payload", "options", "error"), [pytest.param(*rest, id=name) for name, *rest in refused()]
 )
-@pytest.mark.parametrize("first", ["sign", "topk(0.2)", "identity"])
-def test_refused_payloads_add_nothing(payload, options, error, first):
+def test_refused_payloads_add_nothing(payload, options, error):
     total = fedplug.Sum((5, 9))
-    total.add(fedplug.codec(first).encode(update(1))[0], 3)
+    total.add(fedplug.codec("topk(0.2)").encode(update(1))[0], 3)
     before = total.value().tobytes(), total.count, total.weight
     with pytest.raises(error):
         total.add(payload, **options)

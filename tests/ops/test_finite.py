@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from fedplug import ops
+from fedplug.errors import NonFiniteError
 from fedplug.ops.lowering import use_lowering
 
 BAD = [float("nan"), float("inf"), float("-inf")]
@@ -78,3 +79,16 @@ def test_shapes_are_known_where_a_graph_is_built(dtype):
     graph = tf.function(lambda data: ops.finite_from_bytes(data, 3, dtype))
     result = graph.get_concrete_function(tf.TensorSpec([3 * dtype.size], tf.uint8)).structured_outputs
     assert result.shape == [3]
+
+
+@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize("shape", [(), (1,), (2, 3)])
+def test_a_non_finite_array_is_refused_by_name(shape, bad):
+    good = np.ones(shape, np.float32)[()]
+    assert ops.all_finite(good)
+    assert ops.all_finite(np.ones(0, np.float32))
+    assert ops.require_finite(good, "the scale") is good
+    x = np.full(shape, bad, np.float32)[()]
+    assert not ops.all_finite(x)
+    with pytest.raises(NonFiniteError, match="the scale holds a NaN or an infinity"):
+        ops.require_finite(x, "the scale")

@@ -1,6 +1,7 @@
 // The reader in C (decode/fedplug_decode.h) on untrusted containers: it stays
 // inside its buffers, accepts the same payloads as the core, and decodes them to
-// the same bits.
+// the same bits. Containers and sparse bodies that the core accepts have one
+// form.
 #include <cstring>
 #include <optional>
 #include <string>
@@ -118,13 +119,20 @@ std::optional<std::vector<T>> ArrayOf(Bytes body, std::int64_t elements,
            .ok()) {
     return {};
   }
+  const std::int64_t code_bytes = parts.values_begin - parts.code_begin;
+  Bytes again(body.size());
+  fedplug::WriteSparseBody(
+      parts.count, body.data() + parts.code_begin, code_bytes,
+      body.data() + parts.values_begin,
+      static_cast<std::int64_t>(body.size()) - parts.values_begin,
+      again.data());
+  Require(again == body, "a sparse body has one form");
   std::vector<std::int32_t> indices(static_cast<std::size_t>(parts.count));
   const auto values =
       ValuesOf<T>({body.begin() + parts.values_begin, body.end()}, parts.count,
                   form, coded);
   if (!values || !fedplug::DecodeIndices(
-                      body.data() + parts.code_begin,
-                      parts.values_begin - parts.code_begin, parts.count,
+                      body.data() + parts.code_begin, code_bytes, parts.count,
                       elements, fedplug::IndexForm::kRice, indices.data())
                       .ok()) {
     return {};
@@ -162,6 +170,20 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* input_data,
       fedplug::ReadContainer(
           data.data(), static_cast<std::int64_t>(data.size()), &header, &body)
           .ok();
+  if (is_container) {
+    const std::int64_t head_bytes = body.begin - fedplug::BodyBegin(0);
+    fedplug::BodyRange same;
+    Require(
+        fedplug::ReadContainerOf(data.data(), head_bytes, data.data(),
+                                 static_cast<std::int64_t>(data.size()), &same)
+                .ok() &&
+            same.begin == body.begin && same.bytes == body.bytes,
+        "its header is the one it should have");
+    Bytes again(data.size());
+    fedplug::WriteContainer(data.data(), head_bytes, data.data() + body.begin,
+                            body.bytes, again.data());
+    Require(again == data, "a container has one form");
+  }
   fedplug_payload payload;
   if (fedplug_open(data.data(), data.size(), &payload) != FEDPLUG_OK) return 0;
   Require(is_container && payload.body == data.data() + body.begin &&

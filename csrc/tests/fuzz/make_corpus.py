@@ -39,14 +39,6 @@ def payloads():
     yield "many-symbols", (GOLDEN / "qsgd-1-rans-1" / "bfloat16-600.payload").read_bytes()
 
 
-def containers():
-    """One payload of each format, whole."""
-    for folder in sorted(GOLDEN.iterdir()):
-        payload = sorted(folder.glob("*.payload"))[-1].read_bytes()
-        mend_nothing, wanted_header = 0xFF, 8
-        yield folder.name, bytes([mend_nothing, wanted_header]) + payload
-
-
 def values():
     """The bodies of the value codes."""
     for form in FORMS:
@@ -82,20 +74,6 @@ def symbols():
         yield f"bits{bits}", struct.pack("<BBH", bits - 1, 1, count) + bytes(code)
 
 
-def sparse_bodies():
-    """Bodies with few entries, with numbers of two bytes, and with too many entries for the tensor."""
-    for name, elements, count, code_bytes in [
-        ("few", 400, 5, 7),
-        ("many", 400, 300, 150),
-        ("too-many", 4, 5, 7),
-    ]:
-        values = bytes(range(9))
-        yield (
-            name,
-            struct.pack("<I", elements) + leb128(count) + leb128(code_bytes) + bytes(code_bytes) + values,
-        )
-
-
 def differences():
     """Few changes, many and none in words of every size, and whole arrays."""
     layouts = [(2, 7), (2, 10), (4, 23), (8, 52), (1, 3), (1, 7), (4, 31), (8, 63)]  # as in the target
@@ -117,11 +95,6 @@ def differences():
                 yield f"{size}-{mantissa}-{name if kind == 0 else 'whole'}", head + code.tobytes()
 
 
-def leb128(number):
-    """Seven bits a byte, the lowest first, the high bit set on all bytes but the last."""
-    return bytes([128 | number & 127]) + leb128(number >> 7) if number >= 128 else bytes([number])
-
-
 def sums():
     """Three payloads, of both dtypes, with weights and without."""
     for wide, weighted in [(0, 0), (1, 1)]:
@@ -134,14 +107,12 @@ def main() -> None:
     corpus = HERE / "corpus"
     shutil.rmtree(corpus, ignore_errors=True)
     targets = {
-        "container_fuzz": containers,
         "decode_values_fuzz": values,
         "decode_difference_fuzz": differences,
         "decode_indices_fuzz": index_codes,
         "decode_payload_fuzz": payloads,
         "decode_symbols_fuzz": symbols,
         "scatter_decode_fuzz": sums,
-        "sparse_form_fuzz": sparse_bodies,
     }
     for target, seeds in targets.items():
         (corpus / target).mkdir(parents=True)

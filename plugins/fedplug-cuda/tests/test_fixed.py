@@ -70,23 +70,23 @@ def test_payloads_and_residuals_are_those_of_the_cpu(device, expression, n, dtyp
         assert non_finite == 0
 
 
-@pytest.mark.parametrize("expression", [CHUNKED, RAW])
-def test_sums_beyond_the_range_of_16_bits_are_rounded_to_its_largest_number(device, expression):
-    encoder, x = fedplug.encoder(expression), np.full(9000, 65504, np.float16)
+def beyond_16_bits(n):
+    """A sum with a residual of 40,000 becomes the largest number."""
+    x = np.full(n, 65504, np.float16)
     x[::3] = -6e-8
-    residual = np.full(9000, 40_000, np.float32)
+    return x
+
+
+@pytest.mark.parametrize("expression", [CHUNKED, RAW])
+@pytest.mark.parametrize("change", ["few levels", "beyond 16 bits", 0, 1e-42, 1e-20, 1e30])
+def test_all_magnitudes_have_the_bits_of_the_cpu(device, expression, change):
+    encoder, residual = fedplug.encoder(expression), np.zeros(9000, np.float32)
+    if change == "beyond 16 bits":
+        x, residual = beyond_16_bits(9000), residual + 40_000
+    else:
+        x = np.rint(update(9000)) if change == "few levels" else update(9000) * np.float32(change)
     payload, after, _ = encoded(device, x, residual, encoder)
     expected, residual = on_the_host(encoder, x, residual)
-    assert payload.tobytes() == expected.tobytes()
-    assert after.tobytes() == residual.tobytes()
-
-
-@pytest.mark.parametrize("scale", [0, 1e-42, 1e-20, 1e30, "few levels"])
-def test_all_magnitudes_have_the_bits_of_the_cpu(device, scale):
-    encoder, x = fedplug.encoder(CHUNKED), update(9000)
-    x = np.rint(x) if scale == "few levels" else x * np.float32(scale)
-    payload, after, _ = encoded(device, x, np.zeros_like(x), encoder)
-    expected, residual = on_the_host(encoder, x, np.zeros_like(x))
     assert payload.tobytes() == expected.tobytes()
     assert after.tobytes() == residual.tobytes()
 

@@ -21,19 +21,25 @@ def update(dtype, seed, scale=1.0):
     return [(scale * rng.standard_normal(shape)).astype(dtype) for shape in SHAPES]
 
 
+def on_device(device, arrays):
+    return [device.put(array) for array in arrays]
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("k", [0, 1, 500, 10**6])
-def test_a_list_has_the_bits_of_the_cpu(device, dtype, k):
+@pytest.mark.parametrize("place", ["elsewhere", "in place", "without residuals"])
+def test_a_list_has_the_bits_of_the_cpu(device, dtype, k, place):
     deltas, residuals = update(dtype, 0), update(dtype, 1)
-    expected = [residual.copy() for residual in residuals]
-    values, indices, splits = kernels.grouped_topk_residual(deltas, expected, k)
-    found = grouped_topk_residual(
-        [device.put(delta) for delta in deltas], [device.put(residual) for residual in residuals], k
-    )
+    held = on_device(device, residuals)
+    if place == "without residuals":
+        residuals, held = [np.zeros_like(delta) for delta in deltas], None
+    values, indices, splits = kernels.grouped_topk_residual(deltas, residuals, k)
+    out = {"residuals_out": held} if place == "in place" else {}
+    found = grouped_topk_residual(on_device(device, deltas), held, k, **out)
     assert found.values.tobytes() == values.tobytes()
     np.testing.assert_array_equal(found.indices, indices)
     np.testing.assert_array_equal(found.row_splits, splits)
-    for owner, residual in zip(found.residuals, expected, strict=True):
+    for owner, residual in zip(held if place == "in place" else found.residuals, residuals, strict=True):
         assert device.get(owner, residual).tobytes() == residual.tobytes()
 
 
@@ -61,25 +67,6 @@ def test_chunks_have_the_bits_of_the_cpu(device, dtype, change, n, k, chunk):
 def test_16_bits_are_refused(device, dtype):
     with pytest.raises(ArgumentError, match=f"deltas are {np.dtype(dtype).name}; convert them to float32"):
         grouped_topk_residual([device.put(np.ones(9, dtype))], None, 1)
-
-
-def test_no_residuals_are_zeros(device):
-    deltas = update(np.float32, 0)
-    without = grouped_topk_residual([device.put(delta) for delta in deltas], None, 50)
-    zeros = [device.put(np.zeros_like(delta)) for delta in deltas]
-    given = grouped_topk_residual([device.put(delta) for delta in deltas], zeros, 50)
-    assert without.values.tobytes() == given.values.tobytes()
-    for mine, other, delta in zip(without.residuals, given.residuals, deltas, strict=True):
-        assert device.get(mine, delta).tobytes() == device.get(other, delta).tobytes()
-
-
-def test_residuals_are_updated_in_place(device):
-    deltas, residuals = update(np.float32, 0), update(np.float32, 1)
-    held = [device.put(residual) for residual in residuals]
-    kernels.grouped_topk_residual(deltas, residuals, 50)
-    grouped_topk_residual([device.put(delta) for delta in deltas], held, 50, residuals_out=held)
-    for array, residual in zip(held, residuals, strict=True):
-        assert device.get(array, residual).tobytes() == residual.tobytes()
 
 
 def test_a_nan_is_refused_and_residuals_keep_their_bits(device):
