@@ -45,7 +45,7 @@ def test_a_client_with_the_other_entries_ends_with_the_bits_of_a_full_snapshot(e
 
 
 @pytest.mark.parametrize("lowering", ["fused", pytest.param("reference", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("expression", ENCODERS)
+@pytest.mark.parametrize("expression", ["bfp(8) | rans", "qsgd(4, block_size=64)", "sign"])
 def test_graphs_write_and_read_the_same_bytes(expression, lowering):
     buffer, new, coder = whole(expression, normal(1))
     changed = normal(2) > 1

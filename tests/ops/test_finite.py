@@ -23,14 +23,12 @@ def values(size, dtype):
     return tf.cast(np.random.default_rng(size).normal(size=size), dtype)
 
 
-@pytest.mark.parametrize("size", [1, 5, 1000, 700_001])
-@pytest.mark.parametrize("bad", [None, *BAD])
-def test_one_value_that_is_no_number_is_found_wherever_it_is(size, bad, dtype):
-    for place in (0, size // 2, size - 1):
-        x = values(size, dtype)
-        if bad is not None:
-            x = tf.tensor_scatter_nd_update(x, [[place]], tf.cast([bad], dtype))
-        assert bool(ops.all_finite(x)) == (bad is None)
+@pytest.mark.parametrize("size", [1, 5, 700_001])
+def test_one_value_that_is_no_number_is_found_wherever_it_is(size, dtype):
+    x = values(size, dtype)
+    assert ops.all_finite(x)
+    for place, bad in zip((0, size // 2, size - 1), BAD, strict=True):
+        assert not ops.all_finite(tf.tensor_scatter_nd_update(x, [[place]], tf.cast([bad], dtype)))
 
 
 def test_tensors_of_several_dtypes_and_shapes_are_looked_at_together(dtype):
@@ -46,7 +44,7 @@ def test_tensors_of_several_dtypes_and_shapes_are_looked_at_together(dtype):
         assert not bool(ops.all_finite(bad))
 
 
-@pytest.mark.parametrize("size", [0, 1, 5, 1000])
+@pytest.mark.parametrize("size", [0, 1, 1000])
 def test_bytes_come_back_as_the_values_they_were(size, dtype):
     x = values(size, dtype)
     read = ops.finite_from_bytes(ops.to_bytes(x), size, dtype)
@@ -62,17 +60,18 @@ def test_bytes_in_the_middle_of_others_come_back_too(dtype):
     assert read.numpy().tobytes() == x.numpy().tobytes()
 
 
-@pytest.mark.parametrize("bad", BAD)
-def test_bytes_without_numbers_are_refused(bad, dtype):
-    data = ops.to_bytes(tf.cast([1.0, bad, 2.0], dtype))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="a raw value is NaN or infinite"):
-        ops.finite_from_bytes(data, 3, dtype)
+def test_bytes_without_numbers_are_refused(dtype):
+    for bad in BAD:
+        data = ops.to_bytes(tf.cast([1.0, bad, 2.0], dtype))
+        with pytest.raises(tf.errors.InvalidArgumentError, match="a raw value is NaN or infinite"):
+            ops.finite_from_bytes(data, 3, dtype)
 
 
-@pytest.mark.parametrize(("size", "count"), [(0, 1), (2, 3), (3.5, 3), (4, 3), (3, -1), (3, 2**40)])
-def test_another_number_of_values_is_refused(size, count, dtype):
-    with pytest.raises(tf.errors.InvalidArgumentError, match="the bytes of raw values have the wrong length"):
-        ops.finite_from_bytes(tf.zeros([int(size * dtype.size)], tf.uint8), count, dtype)
+def test_another_number_of_values_is_refused(dtype):
+    for size, count in [(0, 1), (2, 3), (3.5, 3), (4, 3), (3, -1), (3, 2**40)]:
+        data = tf.zeros([int(size * dtype.size)], tf.uint8)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="bytes of raw values have the wrong length"):
+            ops.finite_from_bytes(data, count, dtype)
 
 
 def test_shapes_are_known_where_a_graph_is_built(dtype):

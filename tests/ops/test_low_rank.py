@@ -13,7 +13,8 @@ from fedplug.errors import ArgumentError
 from fedplug.ops import donation
 from fedplug.ops.lowering import use_lowering
 
-SEEDS, SIZES, RANKS = st.integers(0, 2**32 - 1), st.integers(0, 40), st.integers(1, 6)
+# Few sizes, as a reference is traced once for each.
+SEEDS, SIZES, RANKS = st.integers(0, 2**32 - 1), st.sampled_from([0, 1, 7, 40]), st.sampled_from([1, 3])
 
 
 def _arrays(seed, m, n, r, dtype):

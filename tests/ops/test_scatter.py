@@ -17,7 +17,7 @@ from fedplug import ops
 @st.composite
 def sums(draw):
     """An accumulator, payloads and weights; no number is close to a denormal one."""
-    n = draw(st.integers(1, 20))
+    n = draw(st.sampled_from([1, 7, 20]))  # few sizes, as a reference is traced once for each
     number = st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.1]) | st.integers(-9999, 9999).map(lambda i: i / 77)
     payloads = draw(st.lists(st.sets(st.integers(0, n - 1)).map(sorted), max_size=5))
     indices = [index for payload in payloads for index in payload]
