@@ -15,7 +15,6 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg, FedMedian
 from local_flower import Model, Nodes, arrays, client_app, new_model, record, update_of
 
-from fedplug.errors import CapabilityError
 from fedplug.wire.message import MessageReader
 
 UP = "topk(0.05) | qsgd(8)"
@@ -166,22 +165,6 @@ def test_a_restarted_node_with_a_new_id_takes_its_model_over(nodes: Nodes) -> No
     assert kinds(nodes) == {1: "changes", 3: "changes"}
 
 
-def test_a_restarted_server_sends_snapshots(nodes: Nodes) -> None:
-    with_nodes(nodes, 1, 2)
-    model, _ = nodes.run_rounds(Compressed(FedAvg(), UP, broadcast_encoder=DOWN), (1, 2), new_model())
-    model, metrics = nodes.run_rounds(Compressed(FedAvg(), UP, broadcast_encoder=DOWN), (3,), model)
-    assert set(kinds(nodes).values()) == {"snapshot"}
-    assert metrics["fedplug-compressed"] == 2
-
-
-def test_nodes_of_one_version_get_the_same_bytes(nodes: Nodes) -> None:
-    with_nodes(nodes, 1, 2, 3)
-    strategy, model = Compressed(FedAvg(), UP, broadcast_encoder=DOWN), new_model()
-    nodes.run_rounds(strategy, (1, 2), model)
-    sent = {message.content["arrays"][KEY].data for message in nodes.sent.values()}
-    assert len(sent) == 1
-
-
 def test_a_node_without_the_mod_is_refused_by_its_app(nodes: Nodes) -> None:
     nodes.add(1)
     nodes.add(2, client_app(mods=[]))
@@ -202,9 +185,3 @@ def test_a_version_that_no_server_sent_gets_a_snapshot(nodes: Nodes, version: An
     nodes.on_the_way = on_the_way
     nodes.run_rounds(strategy, (1, 2), new_model())
     assert set(kinds(nodes).values()) == {"snapshot"}
-
-
-def test_a_sparse_broadcast_encoder_is_refused(nodes: Nodes) -> None:
-    with_nodes(nodes, 1, 2)
-    with pytest.raises(CapabilityError, match="cannot encode a broadcast"):
-        nodes.run_rounds(Compressed(FedAvg(), UP, broadcast_encoder="topk(0.1)"), (1,), new_model())

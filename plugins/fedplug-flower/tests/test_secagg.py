@@ -258,28 +258,6 @@ def test_what_a_client_sends(nodes: Nodes) -> None:
     assert metrics["fedplug-dense-bytes"] == [(1, 5 * 8 * 1530)]
 
 
-def test_one_percent_in_15_bits_is_400_times_smaller_than_the_masked_vectors_of_secagg_plus(
-    nodes: Nodes,
-) -> None:
-    model = {"kernel": np.zeros((300, 200), np.float32)}
-    sent: dict[Any, int] = {}
-    for workflow, mod in (
-        (SecAggPlusWorkflow(1.0, 0.6), secaggplus_mod),
-        (CompressedSecAggWorkflow(1.0, 0.6, "sharedk(0.01, clients=8)"), CompressedSecAggMod()),
-    ):
-        for node in CLIENTS:
-            nodes.add(node, client_app(lambda node, number: {"kernel": np.float32(0.1)}, [mod]))
-
-        def count(reply: Message, mod: Any = mod) -> Message:
-            sent[mod] = sent.get(mod, 0) + sum(map(len, configs(reply).get(MASKED, [])))
-            return reply
-
-        nodes.on_the_way = count
-        Training(nodes, workflow, model, fed_avg()).round(1)
-    plain, compressed = sent.values()
-    assert plain > 400 * compressed
-
-
 @pytest.mark.parametrize(
     "spoil",
     [

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fedplug_flower import Compressed, CompressMod, differences
+from fedplug_flower import Compressed, CompressMod
 from fedplug_flower.records import KEY
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
@@ -113,14 +113,6 @@ def test_several_clients_move_them_to_their_mean(encoder: str, nodes: Nodes) -> 
         assert (model["bn.running_var"][:5] == 0).all()
 
 
-def test_averages_of_whole_numbers_that_an_app_passes_on_are_exact(nodes: Nodes) -> None:
-    """An app with NumPy arrays gets float64 from the second round on."""
-    nodes.add(1, app(lambda model, node, round_num: {**model, "index": model["index"] + 1}))
-    strategy = Compressed(FedAvg(min_train_nodes=1, min_available_nodes=1), "auto")
-    model, _ = nodes.run_rounds(strategy, [1, 2, 3], new_model())
-    assert np.array_equal(model["index"], new_model()["index"] + 3)
-
-
 def test_a_statistic_that_is_not_finite_and_does_not_change_is_no_error(nodes: Nodes) -> None:
     start = {**new_model(), "bn.running_var": np.full(100, np.inf, np.float32)}
     nodes.add(1, app(lambda model, node, round_num: {**model, "conv.weight": model["conv.weight"] + 1}))
@@ -156,11 +148,3 @@ def test_a_request_for_arrays_that_there_are_not_is_refused(nodes: Nodes, values
     (reply,) = nodes.send_and_receive([message])
     assert reply.has_error()
     assert "the server's request" in reply.error.reason
-
-
-def test_values_take_the_place_of_differences() -> None:
-    before, after = record(new_model()), record(trained(new_model(), 1, 1))
-    update = differences.between(after, before, EXACT)
-    model = arrays(differences.moved(before, update, EXACT))
-    for name in EXACT:
-        assert np.array_equal(model[name], arrays(after)[name])

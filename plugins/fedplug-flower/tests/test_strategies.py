@@ -270,15 +270,6 @@ def test_models_of_any_float_with_counters_and_scalars(dtype: Any, nodes: Nodes)
     np.testing.assert_allclose(np.sort(moved), [0.25] * 100 + [0.5] * 100, atol=2e-3)
 
 
-def test_payloads_of_many_chunks(nodes: Nodes) -> None:
-    start = {"weights": np.zeros(3_000_000, np.float32)}
-    change = {"weights": np.random.default_rng(0).normal(size=3_000_000).astype(np.float32)}
-    for node in (1, 2):
-        nodes.add(node, client_app(lambda node, round_num: change))
-    model, _ = nodes.run_rounds(Compressed(FedAvg(), "identity"), (1,), start)
-    np.testing.assert_allclose(model["weights"], change["weights"], rtol=1e-6)
-
-
 def test_the_memory_of_an_average_does_not_grow_with_the_clients(tmp_path: Any) -> None:
     def peak(clients: int) -> int:
         nodes = Nodes(tmp_path / str(clients))

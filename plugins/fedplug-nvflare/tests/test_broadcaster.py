@@ -160,24 +160,6 @@ def test_sites_hold_the_same_bits_whatever_happened_to_them(encoder: str, tmp_pa
     assert other.kind == "same"
 
 
-@pytest.mark.parametrize("encoder", ENCODERS)
-def test_a_restarted_server_recognizes_sites_with_its_model(encoder: str, site: Site) -> None:
-    first = Server(encoder)
-    site.receive(first, 0)
-    expected = site.receive(first, 1)
-    server = Server(encoder)
-    assert_same_bits(site.receive(server, 1), expected)
-    assert site.kind == "same"
-    other = Server(encoder)
-    other.send(contexts.task(weights(2), 2), site.context)
-    site.receive(other, 3)
-    assert site.kind == "snapshot"
-
-
-def test_constants_that_are_not_finite_arrive_as_they_are(site: Site) -> None:
-    assert_same_bits({"mask": site.receive(Server(), 0)["mask"]}, {"mask": weights()["mask"]})
-
-
 def test_a_client_without_the_filter_gets_plain_weights() -> None:
     task = contexts.task(weights())
     plain = Server().send(task, contexts.context("site-1", "server"))
