@@ -27,12 +27,6 @@ def means(encoder, rounds, *, compiled=False, broken_rank=None):
     return found, residual.numpy(), refused
 
 
-def sum_of_everything(rounds):
-    """Returns the sum of all tensors of this rank, to compare with the sent part and the rest."""
-    generator = torch.Generator().manual_seed(dist.get_rank())
-    return sum(torch.randn(3, 3000, generator=generator) for _ in range(rounds)).numpy()
-
-
 def codec_means(encoder, rounds):
     """The same means by `fedplug.codec`, from the payloads of both ranks made in this process."""
     codec, generators = fedplug.codec(encoder), [torch.Generator().manual_seed(rank) for rank in range(2)]

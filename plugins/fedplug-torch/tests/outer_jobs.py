@@ -8,7 +8,6 @@ import digits
 import fedplug_torch
 import torch
 import torch.distributed as dist
-from safetensors.torch import load, save
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 
@@ -80,7 +79,6 @@ def train(encoder, steps, *, begin=0, saved=None, **arguments):
             exchanged.append(worker.steps)
     return {
         "parameters": digits.parameters(worker.model),
-        "accuracy": digits.accuracy(worker.model),
         "bytes": worker.outer.bytes_sent,
         "exchanged": exchanged,
         "saved": worker.save(),
@@ -114,24 +112,6 @@ def train_through_a_bad_parameter():
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     bias.data.copy_(good)
     return error, changed, worker.outer.step(), digits.parameters(worker.model)
-
-
-def restart_in_the_middle(encoder, optimizer=None, **arguments):
-    """Trains without interruption, and again with a checkpoint between two exchanges.
-
-    Restores the model, the inner optimizer, the OuterStep and its state in this order.
-    """
-    arguments["make_optimizer"] = optimizer
-    whole, worker = (Worker(dist.get_rank(), encoder, **arguments) for _ in range(2))
-    for step in range(3 * INNER_STEPS):
-        if step == INNER_STEPS + 2:
-            saved = {**worker.save(), "outer": load(save(worker.outer.state_dict()))}
-            worker = Worker(worker.number, encoder, saved=saved, **arguments)
-            worker.steps = step
-        for each in (whole, worker):
-            each.train()
-            each.outer.step()
-    return digits.parameters(whole.model), digits.parameters(worker.model)
 
 
 def different_parameters(change):

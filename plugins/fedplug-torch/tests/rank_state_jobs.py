@@ -37,14 +37,6 @@ def load_the_state_of_rank_0(make):
     return error_of(stateful.load_state_dict, saved[0])
 
 
-def through_a_checkpoint(make, folder):
-    """Returns a state before it was saved, and after it was loaded into the same kind of object."""
-    saved, loaded = make(), make()
-    dcp.save({"it": saved}, checkpoint_id=folder)
-    dcp.load({"it": loaded}, checkpoint_id=folder)
-    return dict(saved.state_dict()), dict(loaded.state_dict())
-
-
 def into_a_new_object(make, make_new, folder):
     saved, new = make(), make_new()
     dcp.save({"it": saved}, checkpoint_id=folder)

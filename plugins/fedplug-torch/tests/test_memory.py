@@ -5,7 +5,6 @@ from __future__ import annotations
 import digits
 import fsdp_jobs
 import numpy as np
-import outer_jobs
 import pytest
 import torch
 from digits import assert_same
@@ -95,11 +94,6 @@ def test_what_is_no_choice_is_refused(memory):
 
 
 # Restarts and learning -------------------------------------------------------------------------------------
-
-
-def test_a_restarted_outer_step_goes_on_with_the_same_bits(two_ranks):
-    for whole, resumed in two_ranks.run(outer_jobs.restart_in_the_middle, "topk(0.1)", memory="bfloat16"):
-        assert_same(whole, resumed)
 
 
 def test_a_restarted_hook_of_ddp_goes_on_with_the_same_bits(two_ranks):

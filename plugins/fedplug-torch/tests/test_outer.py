@@ -35,25 +35,6 @@ def one_round(workers):
 # Steps -----------------------------------------------------------------------------------------------------
 
 
-def test_it_is_the_outer_step_of_diloco():
-    """The reference is algorithm 1 of Douillard et al. with torch's own optimizer."""
-    workers = [Worker(number, "identity") for number in range(3)]
-    theirs = [Worker(number, "identity") for number in range(3)]
-    shared = digits.network()
-    nesterov = torch.optim.SGD(shared.parameters(), lr=0.7, momentum=0.9, nesterov=True)
-    for _ in range(3):
-        one_round(workers)
-        for worker in theirs:
-            worker.model.load_state_dict(shared.state_dict())
-            for _ in range(INNER_STEPS):
-                worker.train()
-        for p, *trained in zip(shared.parameters(), *(w.model.parameters() for w in theirs), strict=True):
-            p.grad = sum(p.detach() - mine.detach() for mine in trained) / 3
-        nesterov.step()
-    for worker in workers:
-        assert_same(digits.parameters(worker.model), digits.parameters(shared))
-
-
 def test_gradients_and_parameters_stay_the_callers():
     worker = Worker(0, "identity")
     places = [p.data_ptr() for p in worker.model.parameters()]
@@ -83,15 +64,6 @@ def test_ranks_do_what_workers_in_one_process_do(ranks):
         assert result["exchanged"] == [INNER_STEPS, 2 * INNER_STEPS]
         assert result["bytes"] == worker.outer.bytes_sent > 0
         assert_same(result["parameters"], digits.parameters(worker.model))
-
-
-def test_top_k_with_error_feedback_converges_with_a_tenth_of_the_bytes(two_ranks):
-    dense = two_ranks.run(outer_jobs.train, "identity", 240)
-    sparse = two_ranks.run(outer_jobs.train, "topk(0.05) | qsgd(4)", 240)
-    # Eight seeds: dense 0.952 to 0.968, sparse 0.938 to 0.955. This seed on another processor: 0.923.
-    assert dense[0]["accuracy"] > 0.92
-    assert sparse[0]["accuracy"] > 0.89
-    assert sparse[0]["bytes"] < dense[0]["bytes"] / 10
 
 
 def test_a_restarted_job_continues_with_the_same_bits(ranks):
@@ -188,17 +160,11 @@ def test_a_state_of_another_model_is_refused():
         OuterStep(other, "topk(0.1)", inner_steps=1).load_state_dict(saved)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"inner_steps": 0}, "inner_steps is 0"),
-        ({"inner_steps": 1, "optimizer": torch.optim.SGD([torch.zeros(1)], lr=1)}, "other parameters"),
-    ],
-    ids=["inner_steps", "optimizer"],
-)
-def test_wrong_arguments_are_refused(arguments, words):
-    with pytest.raises(ArgumentError, match=words):
-        OuterStep(digits.network(), "identity", **arguments)
+def test_an_optimizer_of_other_parameters_is_refused():
+    with pytest.raises(ArgumentError, match="other parameters"):
+        OuterStep(
+            digits.network(), "identity", inner_steps=1, optimizer=torch.optim.SGD([torch.zeros(1)], lr=1)
+        )
 
 
 def test_step_needs_torch_distributed():
@@ -246,14 +212,19 @@ def strange_model(dtype):
     return model.to(dtype)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "memory"),
+    [(torch.float32, "device"), (torch.bfloat16, "bfloat16")],
+    ids=["float32", "bfloat16"],
+)
 @pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
 @pytest.mark.parametrize("restart_at", [2, 2.5], ids=["between exchanges", "after training"])
-def test_a_state_decides_the_next_steps_bit_for_bit(make, dtype, restart_at):
+def test_a_state_decides_the_next_steps_bit_for_bit(make, dtype, memory, restart_at):
     def made():
         model = strange_model(dtype)
         optimizer = make and make([p for p in model.parameters() if p.requires_grad])
-        return model, OuterStep(model, "topk(0.1) | qsgd(4)", inner_steps=1, optimizer=optimizer)
+        outer = OuterStep(model, "topk(0.1) | qsgd(4)", inner_steps=1, optimizer=optimizer, memory=memory)
+        return model, outer
 
     def restored(model, outer):
         weights, saved = model.state_dict(), load(save(outer.state_dict()))
@@ -321,12 +292,6 @@ def test_a_copy_continues_with_the_same_bits(copied):
     assert_same(worker.outer.state_dict(), other.outer.state_dict())
 
 
-@pytest.mark.parametrize("optimizer", [None, outer_jobs.adam], ids=["the default", "Adam"])
-def test_restored_ranks_continue_in_the_middle_of_an_interval(two_ranks, optimizer):
-    for whole, resumed in two_ranks.run(outer_jobs.restart_in_the_middle, "topk(0.1)", optimizer):
-        assert_same(whole, resumed)
-
-
 # Messages that are not applied -----------------------------------------------------------------------------
 
 
@@ -359,18 +324,6 @@ def test_changes_that_were_not_applied_are_sent_later(encoder):
         kept = [value for key, value in state.items() if key.endswith((f"{name}/residual", f"{name}/unsent"))]
         kept += [state[key] for key in (f"fragment 0/unsent/{name}",) if key in state]
         torch.testing.assert_close(p.detach() - sum(kept), made[name], rtol=1e-4, atol=1e-4)
-
-
-def test_a_message_that_was_not_applied_survives_a_restart():
-    worker, restarted, other = Worker(0, "topk(0.1)"), Worker(0, "topk(0.1)"), Worker(1, "topk(0.1)")
-    for each in (worker, other):
-        each.train()
-    worker.outer.encode()
-    worker.outer.apply({"another": other.outer.encode()})
-    restarted.load(copy.deepcopy(worker.save()), worker.steps)
-    for each in (worker, restarted):
-        each.train()
-    assert worker.outer.encode() == restarted.outer.encode()
 
 
 def test_a_worker_may_say_whether_its_message_was_applied():
@@ -436,21 +389,9 @@ def test_dtensors_are_refused_with_what_to_pass_instead(two_ranks):
         assert "use ReplicaHook" in of_ddp
 
 
-@pytest.mark.parametrize(
-    ("parameter", "words"),
-    [
-        (torch.zeros(9, dtype=torch.complex64), "complex64 cannot be encoded"),
-        (torch.zeros(9, device="meta"), "meta device"),
-        (torch.zeros(9).to(torch.float8_e5m2), "float8_e5m2 cannot be encoded"),
-    ],
-    ids=["complex", "meta", "float8"],
-)
-def test_parameters_that_cannot_be_encoded_are_refused_at_once(parameter, words):
-    with pytest.raises(ArgumentError, match=f"parameter 'x': .*{words}"):
-        OuterStep({"x": torch.nn.Parameter(parameter)}, "identity", inner_steps=1)
-
-
-def test_lazy_parameters_are_refused():
+def test_parameters_that_cannot_be_encoded_are_refused_at_once():
+    with pytest.raises(ArgumentError, match=r"parameter 'x': .*meta device"):
+        OuterStep({"x": torch.nn.Parameter(torch.zeros(9, device="meta"))}, "identity", inner_steps=1)
     with pytest.raises(ArgumentError, match=r"parameter 'weight': .*lazy"):
         OuterStep(torch.nn.LazyLinear(10), "identity", inner_steps=1)
 

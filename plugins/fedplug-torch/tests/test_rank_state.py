@@ -23,22 +23,7 @@ def test_the_state_of_another_rank_is_refused(two_ranks, make):
     assert error.startswith(
         "StateError: the state is of rank 0, and this is rank 1; every rank loads its own"
     )
-
-
-def test_the_error_of_an_outer_step_names_join(two_ranks):
-    _, error = two_ranks.run(rank_state_jobs.load_the_state_of_rank_0, rank_state_jobs.an_outer_step)
-    assert "join()" in error
-
-
-@KINDS
-def test_a_checkpoint_of_torch_distributed_keeps_the_residuals_of_all_ranks(two_ranks, make, tmp_path):
-    residuals = []
-    for before, after in two_ranks.run(rank_state_jobs.through_a_checkpoint, make, tmp_path):
-        assert_same(before, after)
-        residuals.append({key.partition("/")[2]: before[key] for key in before if "residual" in key})
-    one, other = residuals
-    assert one.keys() == other.keys() != set()
-    assert any(not torch.equal(one[key], other[key]) for key in one)
+    assert ("join()" in error) == (make is rank_state_jobs.an_outer_step)
 
 
 @pytest.mark.parametrize(
@@ -48,9 +33,16 @@ def test_a_checkpoint_of_torch_distributed_keeps_the_residuals_of_all_ranks(two_
         (rank_state_jobs.an_outer_step, rank_state_jobs.a_new_outer_step),
     ],
 )
-def test_a_checkpoint_of_torch_distributed_restores_a_new_object(two_ranks, make, make_new, tmp_path):
+def test_a_checkpoint_of_torch_distributed_restores_a_new_object_of_each_rank(
+    two_ranks, make, make_new, tmp_path
+):
+    residuals = []
     for before, after in two_ranks.run(rank_state_jobs.into_a_new_object, make, make_new, tmp_path):
         assert_same(before, after)
+        residuals.append({key.partition("/")[2]: before[key] for key in before if "residual" in key})
+    one, other = residuals
+    assert one.keys() == other.keys() != set()
+    assert any(not torch.equal(one[key], other[key]) for key in one)
 
 
 def test_a_new_outer_step_says_that_a_checkpoint_lacks_its_message(two_ranks, tmp_path):

@@ -46,9 +46,15 @@ def train_in_one_process(workers, steps, inner_steps, fragments=1, fragment_sync
 
 @pytest.mark.parametrize(
     ("fragments", "delay", "alpha"),
-    [(["024"], 2, 0.0), (["02", "4"], 0, 0.25), (["4", "0", "2"], 1, 0.5), (["02", "4"], 2, 1.0)],
+    [
+        (["024"], 0, 0.0),  # algorithm 1 of Douillard et al.
+        (["024"], 2, 0.0),
+        (["02", "4"], 0, 0.25),
+        (["4", "0", "2"], 1, 0.5),
+        (["02", "4"], 2, 1.0),
+    ],
 )
-def test_it_is_streaming_diloco(fragments, delay, alpha):
+def test_it_is_diloco_and_streaming_diloco(fragments, delay, alpha):
     """The reference has one optimizer of torch for each fragment of layers, as torchft has."""
 
     def members(model):

@@ -58,15 +58,6 @@ def test_a_steady_loop_takes_no_memory_of_the_tensors_size(dtype):
     assert most < widened + update.nbytes / 10
 
 
-def test_a_parameter_is_decoded_into_where_it_lies():
-    parameter = torch.nn.Parameter(torch.zeros(100, 3))
-    place, update = parameter.data_ptr(), numbers(100, 3)
-    payload, _ = fedplug_torch.encode(update, "identity")
-    assert fedplug_torch.decode(payload, out=parameter) is parameter
-    assert parameter.data_ptr() == place
-    assert torch.equal(parameter, update)
-
-
 def test_autograd_knows_that_a_tensor_was_decoded_into():
     weight = torch.ones(100, requires_grad=True)
     middle = weight * 2
