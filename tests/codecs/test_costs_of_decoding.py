@@ -1,4 +1,4 @@
-"""Tests that `max_bytes` covers the memory of decoding, also of kernels, and that decoding takes linear time.
+"""Tests that `max_bytes` covers the memory of decoding, also of kernels. Encoder suites compare times.
 
 tracemalloc does not see the memory of kernels. So each payload is written in one forked process and decoded
 in another, and the growth of its largest resident memory is compared.
@@ -49,7 +49,7 @@ EXPRESSIONS = [
 ]
 
 SCRIPT = """
-import json, os, resource, sys, time
+import json, os, resource, sys
 import numpy as np
 import fedplug
 from fedplug.codecs import decoding
@@ -83,22 +83,14 @@ def written(text, size, dtype):
         raise SystemExit(f"{text}: {refused}")
     return open(sys.argv[1], "rb").read()
 
-def seconds(payload):
-    times = []
-    for _ in range(3):
-        begin = time.process_time()
-        fedplug.decode(payload)
-        times.append(time.process_time() - begin)
-    return min(times)
-
-def measured(payload, *timed):
+def measured(payload):
     def decode():
         plan, body = decoding.opened(payload, None)
         needed = plan.reader.peak_bytes(body, plan.spec, plan.size)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         fedplug.decode(payload, max_bytes=needed)
         grown = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
-        return plan.wire_id, needed, grown, [seconds(each) for each in timed]
+        return plan.wire_id, needed, grown
     return decode
 
 known = {entry.name for entry in fedplug.registry.resolve.catalog().entries}
@@ -107,16 +99,13 @@ for text in json.loads(sys.argv[2]):
         continue
     for dtype in ("float32", "float16"):
         fedplug.decode(fedplug.codec(text, min_size=0).encode(array(2**13, dtype))[0])  # imports
-        payload, timed = written(text, SIZE, dtype), []
-        if dtype == "float32":
-            timed = [payload, written(text, SIZE // 4, dtype), written("topk(1.0)", SIZE, dtype)]
-        print(json.dumps([text, dtype, *forked(measured(payload, *timed))]), flush=True)
+        print(json.dumps([text, dtype, *forked(measured(written(text, SIZE, dtype)))]), flush=True)
 """
 
 
 @pytest.fixture(scope="module")
 def costs(tmp_path_factory):
-    """The wire id, the limit, the memory and the processor times of each expression and dtype."""
+    """The wire id, the limit and the memory of each expression and dtype."""
     path = tmp_path_factory.mktemp("payload") / "payload"
     # Freed memory leaves the process at once, so that the next array counts again.
     environment = {**os.environ, "FEDPLUG_NUM_THREADS": "2", "MALLOC_MMAP_THRESHOLD_": "65536"}
@@ -138,23 +127,13 @@ def cost(request, costs):
 
 
 def test_max_bytes_counts_the_memory_of_kernels_too(cost):
-    for dtype, (_, needed, grown, _) in cost.items():
+    for dtype, (_, needed, grown) in cost.items():
         assert grown <= needed + SCRATCH, dtype
 
 
 def test_the_limit_is_not_far_above_the_memory_that_is_needed(cost):
-    for dtype, (_, needed, grown, _) in cost.items():
+    for dtype, (_, needed, grown) in cost.items():
         assert needed <= 3 * grown, dtype
-
-
-def test_decoding_takes_no_more_than_forty_times_as_long_as_the_simplest_sparse_payload(cost):
-    of_all, _, of_reference = cost["float32"][-1]
-    assert of_all <= 40 * of_reference
-
-
-def test_four_times_as_many_elements_take_four_times_as_long(cost):
-    of_all, of_quarter, _ = cost["float32"][-1]
-    assert of_all <= 4 * 3 * of_quarter
 
 
 def test_every_wire_id_is_measured(costs):

@@ -1,4 +1,7 @@
-"""Tests `decode` and `Sum.add` on hostile bytes: a `PayloadError` or an array, within the memory limit."""
+"""Tests `decode` and `Sum.add` on hostile bytes: a `PayloadError` or an array, within the memory limit.
+
+The containers are valid: tests/wire damages them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from hypothesis import strategies as st
 
 import fedplug
 from fedplug import kernels, wire
-from fedplug.errors import ArgumentError, PayloadError
+from fedplug.errors import PayloadError
 from fedplug.registry.resolve import catalog
 from fedplug.registry.specs import EncoderSpec
 
@@ -114,18 +117,6 @@ def test_there_are_golden_payloads_of_plugins_too():
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
-def test_damaged_payloads_are_refused(data):
-    payload = bytearray(golden()[data.draw(st.sampled_from(list(golden())))])
-    if data.draw(st.booleans()):
-        bit = data.draw(st.integers(0, 8 * len(payload) - 1))
-        payload[bit // 8] ^= 1 << bit % 8
-    else:
-        payload = payload[: data.draw(st.integers(0, len(payload) - 1))]
-    assert read(bytes(payload)) is None
-
-
-@given(st.data())
 @settings(max_examples=500, deadline=None)
 def test_a_body_that_was_forged_is_refused_or_read(data):
     container = wire.unframe(golden()[data.draw(st.sampled_from(list(golden())))])
@@ -176,18 +167,6 @@ def test_wire_ids_that_nothing_writes_are_refused(wire_id):
         match=f"the wire id '{re.escape(wire_id)}'|^(mixed_qsgd/1|identity/1|float16/1) has no symbols",
     ):
         fedplug.decode(wire.frame(bytes(12), wire_id, "float32", (3,)))
-
-
-@given(st.binary(max_size=80))
-@settings(max_examples=100, deadline=None)
-def test_any_bytes_are_refused(data):
-    assert read(data) is None
-
-
-@pytest.mark.parametrize("payload", [None, "text", 3, ["a"], object()])
-def test_objects_without_a_buffer_are_refused(payload):
-    with pytest.raises(ArgumentError):
-        fedplug.decode(payload)
 
 
 @pytest.mark.parametrize("shape", [(0, 2**32 - 1), (0, *[2**32 - 1] * 31), (2**31, 2**32 - 1, 0, 2**31)])

@@ -28,7 +28,7 @@ def test_other_types_than_floats_are_refused():
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.name)
-@pytest.mark.parametrize("offset", range(9))
+@pytest.mark.parametrize("offset", [0, 1, 4])
 def test_bytes_are_values_wherever_they_lie(dtype, offset):
     values = np.random.default_rng(0).standard_normal(300_001).astype(dtype)
     data = np.zeros(values.nbytes + 24, np.uint8)

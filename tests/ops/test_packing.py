@@ -44,7 +44,7 @@ def test_any_bytes_are_refused_or_stand_for_exactly_one_vector(bits, count, data
     assert bytes(pack(codes, bits).numpy()) == data
 
 
-@pytest.mark.parametrize("bits", range(1, 9))
+@pytest.mark.parametrize("bits", [1, 3, 8])
 def test_an_optimized_graph_refuses_a_wrong_length_too(bits):
     @tf.function(input_signature=[tf.TensorSpec([None], tf.uint8)], autograph=False)
     def read(data):
@@ -56,7 +56,7 @@ def test_an_optimized_graph_refuses_a_wrong_length_too(bits):
             read(tf.zeros([wrong], tf.uint8))
 
 
-@pytest.mark.parametrize("bits", range(1, 9))
+@pytest.mark.parametrize("bits", [1, 3, 8])
 def test_the_bits_may_be_known_only_when_the_graph_runs(bits):
     @tf.function(
         input_signature=[tf.TensorSpec([None], tf.uint8), tf.TensorSpec([], tf.int64)], autograph=False

@@ -136,7 +136,7 @@ def test_bits_out_of_range_are_refused(lowering, bits):
         ops.decode_values(code, 4, "qsgd", bits=bits, dtype=tf.float32, lowering=lowering)
 
 
-@pytest.mark.parametrize("bits", range(2, 9))
+@pytest.mark.parametrize("bits", [2, 5, 8])
 def test_the_bits_may_be_known_only_when_the_graph_runs(lowering, bits):
     @tf.function(input_signature=[tf.TensorSpec([], tf.int32)], autograph=False)
     def there_and_back(bits):
