@@ -88,8 +88,8 @@ def test_a_codec_does_in_few_kernels_what_its_encoder_does_stage_by_stage(expres
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_results_that_are_written_over_given_arrays_have_the_same_bits(expression):
     codec = fedplug.codec(expression)
-    for dtype in DTYPES:
-        for shape in SHAPES:
+    for dtype in (DTYPES[0], DTYPES[3]):
+        for shape in ((), (0,), (12, 25)):
             fresh = over = spare = None
             for round_num in range(3):
                 x = update(dtype, shape, round_num)

@@ -46,7 +46,7 @@ def outcome(read, body, size, dtype, form):
     return values.dtype, values.tobytes(), indices.tobytes()
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(bodies(), st.integers(0, 7))
 def test_it_reads_written_data_at_any_position(written, offset):
     body, size, dtype, form, values, indices = written
@@ -60,7 +60,7 @@ def test_it_reads_written_data_at_any_position(written, offset):
     assert not (np.may_share_memory(found, memory) and found.flags.writeable)
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(bodies(), st.data())
 def test_it_agrees_with_the_three_steps_on_any_bytes(written, data):
     body, size, dtype, form, _, _ = written

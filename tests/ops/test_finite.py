@@ -56,7 +56,7 @@ def test_bytes_come_back_as_the_values_they_were(size, dtype):
 def test_bytes_in_the_middle_of_others_come_back_too(dtype):
     x = values(1000, dtype)
     data = tf.concat([tf.zeros([13], tf.uint8), ops.to_bytes(x)], 0)
-    read = tf.function(lambda data: ops.finite_from_bytes(data[13:], 1000, dtype))(data)
+    read = tf.function(lambda data: ops.finite_from_bytes(data[13:], 1000, dtype), autograph=False)(data)
     assert read.numpy().tobytes() == x.numpy().tobytes()
 
 
@@ -75,7 +75,7 @@ def test_another_number_of_values_is_refused(dtype):
 
 
 def test_shapes_are_known_where_a_graph_is_built(dtype):
-    graph = tf.function(lambda data: ops.finite_from_bytes(data, 3, dtype))
+    graph = tf.function(lambda data: ops.finite_from_bytes(data, 3, dtype), autograph=False)
     result = graph.get_concrete_function(tf.TensorSpec([3 * dtype.size], tf.uint8)).structured_outputs
     assert result.shape == [3]
 
