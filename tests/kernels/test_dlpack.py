@@ -219,18 +219,6 @@ def test_an_error_of_the_exporter_is_its_own():
         kernels.from_dlpack(Broken(X))
 
 
-def test_pytorch_tensors_are_seen():
-    torch = pytest.importorskip("torch")
-    tensor = torch.arange(6, dtype=torch.bfloat16).reshape(2, 3)
-    seen = kernels.from_dlpack(tensor)
-    assert seen.dtype == ml_dtypes.bfloat16
-    assert seen.ctypes.data == tensor.data_ptr()
-    with pytest.raises(errors.ArgumentError, match=r"detach"):
-        kernels.from_dlpack(torch.zeros(3, requires_grad=True))
-    with pytest.raises(errors.ArgumentError, match="not C-contiguous"):
-        kernels.from_dlpack(tensor.T)
-
-
 def test_jax_arrays_are_seen():
     jnp = pytest.importorskip("jax.numpy")
     array = jnp.arange(6, dtype=jnp.bfloat16).reshape(2, 3)
