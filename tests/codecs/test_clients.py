@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pytest
 
@@ -96,20 +94,6 @@ def test_clients_share_a_store_and_nothing_else(store):
     assert not other.settle(receipt)
     assert one.settle(receipt)
     assert other.encode_model(update(0), 0)[0] == plain([0])[0]
-
-
-def test_clients_in_many_threads_share_a_store(store):
-    def train(client):
-        sent, accepted = [], None
-        for round_num in range(5):
-            client.settle(accepted)
-            payloads, accepted = client.encode_model(update(round_num), round_num)
-            sent.append(payloads)
-        return sent
-
-    with ThreadPoolExecutor(8) as pool:
-        for sent in pool.map(train, [client_of(store, str(number)) for number in range(16)]):
-            assert sent == plain(range(5))
 
 
 def test_an_object_that_does_not_know_the_last_payloads_of_its_client_encodes_nothing(store):

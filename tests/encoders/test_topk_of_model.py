@@ -58,19 +58,6 @@ def test_a_tensor_of_small_numbers_may_send_nothing_until_its_turn_comes():
     ]
 
 
-def test_it_loses_less_than_the_same_share_of_every_tensor():
-    shapes = [[400], [400]]
-    rng = np.random.default_rng(0)
-    xs = [rng.normal(scale=scale, size=400).astype(np.float32) for scale in (1, 10)]
-
-    def lost(encoder):
-        model = model_of(encoder, shapes)
-        decoded = model.decode(model.encode(xs, model.init_state(), 0)[0])
-        return sum(np.sum((x - d) ** 2) for x, d in zip(xs, decoded, strict=True))
-
-    assert lost(TopK(0.1, scope="model")) < 0.8 * lost(TopK(0.1))
-
-
 def test_each_rule_has_entries_of_its_own():
     shared = TopK(count=3, scope="model")
     model = model_of(Rules({"t[01]": shared, "t2": TopK(count=3, scope="model")}), [[20], [20], [20]])
