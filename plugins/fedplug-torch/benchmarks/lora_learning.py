@@ -100,18 +100,18 @@ def held_out_loss(model: nn.Module, held_out: torch.Tensor) -> float:
 
 
 def pretrained(count: int) -> CharacterModel:
-    """Returns the model after steps on the standard library. They are taken once."""
-    path = RUNS / f"{count}.pt"
+    """Returns the model after steps on the standard library. They are taken once, and kept in ten parts."""
     torch.manual_seed(0)
     model = CharacterModel(WIDTH, LAYERS, HEADS)
-    if path.exists():
-        model.load_state_dict(torch.load(path, weights_only=True))
-        return model
-    text = read_text(1)
-    for part in range(10):  # the rate falls
+    parts = [RUNS / f"{count}-{part}.pt" for part in range(10)]
+    finished = sum(path.exists() for path in parts)
+    if finished:
+        model.load_state_dict(torch.load(parts[finished - 1], weights_only=True))
+    for part in range(finished, 10):  # the rate falls
+        text = read_text(1)
         steps(model, text.shards[0], count // 10, 1e-3 * (1 - part / 10), (part,), 16)
+        torch.save(model.state_dict(), parts[part])
         print(f"pre-training {part + 1}/10: {held_out_loss(model, text.held_out):.4f}", flush=True)
-    torch.save(model.state_dict(), path)
     return model
 
 
