@@ -249,7 +249,7 @@ class ExperimentConfig:
         _check(self.rounds >= 1, "rounds", self.rounds, "at least 1")
         # If the data have their own clients, their number is known only after reading.
         most = self.data.clients if self.data.source in ("digits", "synthetic") else sys.maxsize
-        _check_sampled(self.clients_per_round, most)
+        check_clients_per_round(self.clients_per_round, most)
         _check(self.seed >= 0, "seed", self.seed, "at least 0")
         _check(self.repeats >= 1, "repeats", self.repeats, "at least 1")
         _check(0 <= self.target_accuracy <= 1, "target_accuracy", self.target_accuracy, "between 0 and 1")
@@ -413,16 +413,12 @@ def _convert(expected: Any, key: str, value: Json, where: str) -> Json:
     return value
 
 
-def check_clients_per_round(config: ExperimentConfig, clients: int) -> None:
+def check_clients_per_round(sampled: int, clients: int) -> None:
     """Checks that the configured number of clients can be sampled.
 
     Raises:
         ConfigError: There are too few clients.
     """
-    _check_sampled(config.clients_per_round, clients)
-
-
-def _check_sampled(sampled: int, clients: int) -> None:
     rule = "at least 1" if clients == sys.maxsize else f"between 1 and the number of clients, {clients}"
     _check(1 <= sampled <= clients, "clients_per_round", sampled, rule)
 

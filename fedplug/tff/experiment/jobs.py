@@ -15,7 +15,7 @@ import multiprocessing
 import os
 import signal
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import util
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -68,9 +68,8 @@ def run_experiments(plans: Sequence[Plan], jobs: int = 1) -> None:
             else:
                 for experiment, folder, of_plan in zip(experiments, folders, lines, strict=True):
                     _train(experiment, folder, of_plan)
-        for experiment, folder, processes in zip(experiments, folders, built, strict=True):
-            dense_bytes = next(iter(processes.values())).dense_bytes
-            runner.write_results(experiment.plan, folder.log, dense_bytes, experiment.metric)
+        for plan in plans:
+            runner.write_results(plan.folder)
 
 
 def _train(experiment: Experiment, folder: Folder, lines: Mapping[TrainingId, TrainingProgress]) -> None:
@@ -109,22 +108,12 @@ def _name(plan: Plan, training: TrainingId, several: bool) -> str:
     return f"{name} seed {training.seed}" if plan.config.repeats > 1 else name
 
 
-class _Build(NamedTuple):
-    """A request to a worker to build the process of a run."""
+class _Task(NamedTuple):
+    """A request to a worker: to build the process of a run, or to train it with a seed."""
 
     plan: int
     run: str
-
-
-class _Train(NamedTuple):
-    """A request to a worker to run a training."""
-
-    plan: int
-    training: TrainingId
-
-    @property
-    def build(self) -> _Build:
-        return _Build(self.plan, self.training.run)
+    seed: int | None = None
 
 
 class _Call(NamedTuple):
@@ -137,20 +126,9 @@ class _Call(NamedTuple):
 
 
 class _Done(NamedTuple):
-    """The result of a request."""
+    """The result of a request. The answer to one that failed is its error."""
 
     value: Structure = None
-
-
-class _Opened(NamedTuple):
-    """The result of a request that opened the store's process of the training, ``"process"``."""
-
-
-class _Failed(NamedTuple):
-    """The error of a request."""
-
-    kind: type[BaseException]
-    text: str
 
 
 class Jobs:
@@ -167,7 +145,7 @@ class Jobs:
         # TensorFlow does not survive a fork.
         context = multiprocessing.get_context("spawn")
         self._workers: dict[Connection, BaseProcess] = {}
-        self._built: dict[Connection, set[_Build]] = {}
+        self._built: dict[Connection, set[tuple[int, str]]] = {}
         for _ in range(number):
             ours, theirs = context.Pipe()
             worker = context.Process(target=_work, args=(theirs, plans))
@@ -195,9 +173,9 @@ class Jobs:
             FedplugError: A process cannot be built. See `Experiment.process`.
             WorkerError: A worker failed in another way, or died.
         """
-        tasks = [_Build(i, run) for i, plan in enumerate(self._plans) for run in plan.runs]
-        built = self._do(tasks, _nothing_to_ask)
-        return [{run: built[_Build(i, run)] for run in plan.runs} for i, plan in enumerate(self._plans)]
+        tasks = [_Task(i, run) for i, plan in enumerate(self._plans) for run in plan.runs]
+        built = self._do(tasks, lambda task: {})
+        return [{run: built[_Task(i, run)] for run in plan.runs} for i, plan in enumerate(self._plans)]
 
     def train(
         self, folders: Sequence[Folder], lines: Sequence[Mapping[TrainingId, TrainingProgress]]
@@ -208,67 +186,47 @@ class Jobs:
             FedplugError: A training failed. See `Experiment.train`.
             WorkerError: A worker failed in another way, or died.
         """
-        tasks = [_Train(i, each) for i, plan in enumerate(self._plans) for each in plan.trainings]
 
-        def ask(task: Structure, call: _Call, opened: dict[str, ProcessState]) -> Structure:
-            folder = folders[task.plan]
-            targets = {
-                "store": folder.store,
-                "log": folder.log,
-                "progress": lines[task.plan][task.training],
-                **opened,
-            }
-            value = getattr(targets[call.target], call.name)
-            if callable(value):
-                value = value(*call.arguments, **call.keywords)
-            if isinstance(value, ProcessState):
-                opened["process"] = value
-                return _Opened()
-            return list(value) if isinstance(value, Iterator) else value  # iterators cannot be sent
+        def targets(task: _Task) -> dict[str, object]:
+            assert task.seed is not None
+            training, folder = TrainingId(task.run, task.seed), folders[task.plan]
+            progress = lines[task.plan][training]
+            return {"process": folder.states[training], "log": folder.log, "progress": progress}
 
-        self._do(tasks, ask)
+        self._do([_Task(i, *each) for i, plan in enumerate(self._plans) for each in plan.trainings], targets)
 
     def _do(
-        self,
-        tasks: Sequence[_Build | _Train],
-        ask: Callable[[_Build | _Train, _Call, dict[str, ProcessState]], Structure],
-    ) -> dict[_Build | _Train, Built]:
+        self, tasks: Sequence[_Task], targets: Callable[[_Task], Mapping[str, object]]
+    ) -> dict[_Task, Structure]:
         """Distributes the tasks, one at a time to each worker, serves requests, and returns the results."""
         waiting, results = list(tasks), {}
-        at_work: dict[Connection, tuple[_Build | _Train, dict[str, ProcessState]]] = {}
+        at_work: dict[Connection, _Task] = {}
         idle = list(self._workers)
         while waiting or at_work:
             while waiting and idle:
                 connection = idle.pop(0)
-                task = self._next(waiting, connection)
-                at_work[connection] = task, {}
-                self._send(connection, task)
-            for connection in self._ready(at_work):
-                task, opened = at_work[connection]
-                message = self._receive(connection)
+                at_work[connection] = self._next(waiting, connection)
+                self._send(connection, at_work[connection])
+            for ready in wait(list(at_work)):
+                assert isinstance(ready, Connection)
+                task, message = at_work[ready], self._receive(ready)
                 if isinstance(message, _Call):
-                    self._send(connection, _answer(functools.partial(ask, task, message, opened)))
+                    self._send(ready, _answer(targets(task)[message.target], message))
                 elif isinstance(message, _Done):
                     results[task] = message.value
-                    del at_work[connection]
-                    idle.append(connection)
+                    del at_work[ready]
+                    idle.append(ready)
                 else:
-                    raise _error(message)
+                    raise message
         return results
 
-    def _next(self, waiting: list[_Build | _Train], connection: Connection) -> _Build | _Train:
+    def _next(self, waiting: list[_Task], connection: Connection) -> _Task:
         """Removes and returns the first task whose process the worker has built, else the first task."""
         built = self._built[connection]
-        task = next(
-            (each for each in waiting if isinstance(each, _Train) and each.build in built), waiting[0]
-        )
+        task = next((each for each in waiting if each[:2] in built), waiting[0])
         waiting.remove(task)
-        built.add(task.build if isinstance(task, _Train) else task)
+        built.add(task[:2])
         return task
-
-    def _ready(self, connections: Iterable[Connection]) -> list[Connection]:
-        ready = set(wait(list(connections)))
-        return [connection for connection in connections if connection in ready]
 
     def _send(self, connection: Connection, message: object) -> None:
         try:
@@ -291,58 +249,45 @@ class Jobs:
         )
 
 
-def _nothing_to_ask(task: object, call: _Call, opened: object) -> None:
-    raise AssertionError(f"{task} needs no {call.target}")
-
-
-def _answer(ask: Callable[[], Structure]) -> _Done | _Opened | _Failed:
+def _answer(target: object, call: _Call) -> _Done | FedplugError:
     try:
-        value = ask()
-        return value if isinstance(value, _Opened) else _Done(value)
+        value = getattr(target, call.name)
+        return _Done(value(*call.arguments, **call.keywords) if callable(value) else value)
     except FedplugError as error:
-        return _Failed(type(error), str(error))
-
-
-def _error(failed: _Failed) -> BaseException:
-    """Recreates an error of another process, with its class and text."""
-    error = failed.kind.__new__(failed.kind)
-    error.args = (failed.text,)
-    return error
+        return error
 
 
 def _work(connection: Connection, plans: Sequence[Plan]) -> None:
     """Runs a worker: serves requests until the parent closes the connection."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent ends this one
     hide_gpus()
-    experiments: dict[int, Experiment] = {}
+    experiment = functools.cache(lambda plan: Experiment(plans[plan]))
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:
             task = connection.recv()
+            answer: _Done | FedplugError
             try:
-                if task.plan not in experiments:
-                    experiments[task.plan] = Experiment(plans[task.plan])
-                value = _done(task, experiments[task.plan], connection)
+                answer = _Done(_result(task, experiment(task.plan), connection))
             except (EOFError, BrokenPipeError, ConnectionResetError):
                 raise
             except FedplugError as error:
-                connection.send(_Failed(type(error), str(error)))
+                answer = error
             except Exception:
-                connection.send(_Failed(WorkerError, f"a worker process failed: {traceback.format_exc()}"))
-            else:
-                connection.send(_Done(value))
+                answer = WorkerError(f"a worker process failed: {traceback.format_exc()}")
+            connection.send(answer)
     # Runs after the observers' exit handlers, and skips TFF's error messages at interpreter shutdown.
     util.Finalize(None, os._exit, args=(0,), exitpriority=-1)
 
 
-def _done(task: _Build | _Train, experiment: Experiment, connection: Connection) -> Built | None:
+def _result(task: _Task, experiment: Experiment, connection: Connection) -> Built | None:
     with fedplug.use_runtime(experiment.plan.config.runtime):
-        if isinstance(task, _Build):
+        if task.seed is None:
             return Built.of(experiment.process(task.run))
         store, log, progress = (
             _remote(kind, connection, target)
             for kind, target in ((StateStore, "store"), (MetricsLog, "log"), (TrainingProgress, "progress"))
         )
-        experiment.train(task.training, store, log, progress)
+        experiment.train(TrainingId(task.run, task.seed), store, log, progress)
         return None
 
 
@@ -354,12 +299,13 @@ def _remote(kind: type[object], connection: Connection, target: str) -> Structur
 
     def evaluated(name: str) -> Structure:
         def ask(self: object, *arguments: object, **keywords: object) -> Structure:
+            if name == "open_process":  # `Folder` has opened that of the training
+                return _remote(ProcessState, connection, "process")
             connection.send(_Call(target, name, arguments, keywords))
             answer = connection.recv()
-            if isinstance(answer, _Failed):
-                raise _error(answer)
-            opened = isinstance(answer, _Opened)
-            return _remote(ProcessState, connection, "process") if opened else answer.value
+            if isinstance(answer, FedplugError):
+                raise answer
+            return answer.value
 
         return property(ask) if isinstance(getattr(kind, name), property) else ask
 

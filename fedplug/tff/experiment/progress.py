@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 from tqdm import tqdm
 
-from fedplug.tff.experiment.display import ACCURACY, Json, byte_unit, in_words, shown_of
+from fedplug.tff.experiment.display import ACCURACY, Json, in_words, shown_of, size
 
-__all__ = ["Progress", "TrainingProgress", "size"]
+__all__ = ["Progress", "TrainingProgress"]
 
 _LINES = 20
 """The approximate number of lines if the output is not a terminal."""
@@ -77,9 +77,3 @@ class TrainingProgress:
     def advance(self) -> None:
         """Counts a finished round."""
         self._progress.advance(self._name, self._reached)
-
-
-def size(count: int) -> str:
-    """Formats a number of bytes with a unit, such as ``"812 B"`` or ``"42.9 MB"``."""
-    scale, unit = byte_unit(count)
-    return f"{count / scale:.0f} B" if unit == "B" else f"{count / scale:.1f} {unit}"

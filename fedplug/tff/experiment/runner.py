@@ -9,7 +9,7 @@ import contextlib
 import functools
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,7 +30,7 @@ from fedplug.tff.experiment.config import (
 )
 from fedplug.tff.experiment.data import load_data
 from fedplug.tff.experiment.data.federated import fingerprint
-from fedplug.tff.experiment.display import ACCURACY, Json, Row, in_words, shown_of
+from fedplug.tff.experiment.display import ACCURACY, Json, in_words, shown_of
 from fedplug.tff.experiment.model.builder import ModelBuilder
 from fedplug.tff.experiment.model.client_datasets import client_datasets
 from fedplug.tff.experiment.model.evaluator import Evaluator
@@ -100,11 +100,7 @@ class Built(NamedTuple):
 
 
 class Experiment:
-    """The data, the model and the processes of a plan.
-
-    Attributes:
-        metric: The key of the displayed metric in the rows.
-    """
+    """The data, the model and the processes of a plan."""
 
     def __init__(self, plan: Plan) -> None:
         """Reads the data and builds the model, to find all errors early. Writes nothing.
@@ -128,14 +124,14 @@ class Experiment:
         records.check_settings(plan.folder, config)
         self._data = {seed: load_data(config.data, seed, plan.base) for seed in config.seeds}
         for data in self._data.values():
-            check_clients_per_round(config, len(data.clients))
+            check_clients_per_round(config.clients_per_round, len(data.clients))
         self._model = ModelBuilder(config.model, self._data[config.seed], plan.base)
         self._evaluators = {seed: Evaluator(self._model, data.test) for seed, data in self._data.items()}
-        self.metric = shown_of(next(iter(self._evaluators.values())).keys) or ACCURACY
-        if config.target_accuracy and self.metric != ACCURACY:
+        metric = shown_of(next(iter(self._evaluators.values())).keys) or ACCURACY
+        if config.target_accuracy and metric != ACCURACY:
             raise ConfigError(
                 f"target_accuracy is {config.target_accuracy}; it must be left out, because the model's "
-                f"metric is {in_words(self.metric)}"
+                f"metric is {in_words(metric)}"
             )
         self._processes: dict[str, StatefulClientsProcess] = {}
         self._shared: Shared = {}
@@ -193,6 +189,7 @@ class Folder:
     Attributes:
         store: The store with the states of all trainings.
         log: The log of all rounds.
+        states: The state of every training in the store.
         done: The number of rounds in the store, by training.
     """
 
@@ -219,10 +216,11 @@ class Folder:
             write_model(plan.folder / "model.json", one.dense_bytes, one.tensors)
             record_environment(plan.folder / "environment.json", environment())
             self.log = MetricsLog(plan.folder / "metrics.jsonl")
-            self.done = {
-                each: self.store.open_process(each.process_id, built[each.run].signature).last_round or 0
+            self.states = {
+                each: self.store.open_process(each.process_id, built[each.run].signature)
                 for each in plan.trainings
             }
+            self.done = {each: state.last_round or 0 for each, state in self.states.items()}
             self.log.keep_up_to({(run, seed): rounds for (run, seed), rounds in self.done.items()})
         except BaseException:
             self.store.close()
@@ -237,26 +235,14 @@ class Folder:
         return sum(row["uplink_bytes"] for row in self.log.rows(*training))
 
 
-def write_results(plan: Plan, log: MetricsLog, dense_bytes: int, metric: str) -> None:
+def write_results(folder: Path) -> None:
     """Writes and prints the tables and draws the picture of all runs that have rounds.
 
     Raises:
         StoreError: The folder cannot be written.
     """
-    config, folder, target = plan.config, plan.folder, plan.config.target_accuracy
-    rows = {
-        run.name: [_shown(log.rows(run.name, seed)[: config.rounds], metric) for seed in config.seeds]
-        for run in config.runs
-    }
-    rows = {name: repeats if all(repeats) else [] for name, repeats in rows.items()}
-    begun = [name for name, repeats in rows.items() if repeats]
-    tables = report.table([report.summarize(name, rows[name], dense_bytes) for name in begun])
-    if target:
-        tables += "\n\n" + report.target_table(
-            target, [report.reach(name, rows[name], target) for name in begun]
-        )
-    if metric != ACCURACY:
-        tables += f"\n\naccuracy: here the {in_words(metric)} on the test examples"
+    (experiment,) = report.read_experiments([folder])
+    tables = report.printed(experiment)
     write_whole(folder / "table.txt", tables + "\n")
     report.plot(folder, folder / "accuracy.svg")
     report.write_report([folder], folder / "report.html")
@@ -264,15 +250,6 @@ def write_results(plan: Plan, log: MetricsLog, dense_bytes: int, metric: str) ->
         f"\n{tables}\n\nreport: {folder / 'report.html'}   plot: {folder / 'accuracy.svg'}   "
         f"metrics: {folder / 'metrics.jsonl'}"
     )
-
-
-def _shown(rows: Sequence[Row], metric: str) -> list[dict[str, Json]]:
-    """Returns rows with the model's metric as accuracy; a value that was not finite is NaN."""
-    values = [row.get(metric) for row in rows]
-    return [
-        {**row, ACCURACY: math.nan if value is None else value}
-        for row, value in zip(rows, values, strict=True)
-    ]
 
 
 class _Training(NamedTuple):

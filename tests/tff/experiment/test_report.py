@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedplug.pictures import looks
-from fedplug.tff.experiment import report
 from fedplug.tff.experiment.display import row_keys, shown_of
+from fedplug.tff.experiment.report import plot, tables
 
 ROWS = [
     {
@@ -30,10 +30,10 @@ ROWS = [
 
 
 def test_a_summary_averages_the_last_rounds_and_the_payloads_that_were_sent() -> None:
-    summary = report.summarize(
+    summary = tables.summarize(
         "a", [ROWS, [{**row, "test_accuracy": 0.25} for row in ROWS]], dense_bytes=1000
     )
-    assert summary == report.Summary(
+    assert summary == tables.Summary(
         "a",
         accuracy=0.5,  # of 0.75 and 0.25
         deviation=math.sqrt(2 * 0.25**2),
@@ -47,8 +47,8 @@ def test_a_summary_averages_the_last_rounds_and_the_payloads_that_were_sent() ->
 
 
 def test_the_table_has_a_line_per_run_and_aligned_columns() -> None:
-    summaries = [report.summarize(name, [ROWS], 1000) for name in ("a", "a longer name")]
-    lines = report.table(summaries).splitlines()
+    summaries = [tables.summarize(name, [ROWS], 1000) for name in ("a", "a longer name")]
+    lines = tables.aligned(tables.summary_cells(summaries)).splitlines()
     assert len(lines) == 5
     assert lines[3].split() == ["a", "0.7500", "100", "10.0x", "2,000", "1.0x", "0.500", "15"]
     assert lines[3].index("0.7500") == lines[4].index("0.7500")
@@ -71,11 +71,11 @@ def test_bytes_until_the_target_are_counted_for_every_seed_that_reaches_it(tenth
     expected = []
     for of_seed in tenths:
         for n in range(1, len(of_seed) + 1):
-            last = of_seed[max(0, n - report.FINAL_ROUNDS) : n]
+            last = of_seed[max(0, n - tables.FINAL_ROUNDS) : n]
             if sum(last) >= target * len(last):  # in whole numbers, where nothing is rounded
                 expected.append(n)
                 break
-    assert report.reach("a", repeats, target / 10) == report.Reached(
+    assert tables.reach("a", repeats, target / 10) == tables.Reached(
         "a",
         seeds=len(tenths),
         rounds=tuple(expected),
@@ -85,15 +85,13 @@ def test_bytes_until_the_target_are_counted_for_every_seed_that_reaches_it(tenth
 
 
 def test_the_table_of_a_target_says_which_runs_and_how_many_seeds_reach_it() -> None:
-    lines = report.target_table(
-        0.85,
-        [
-            report.Reached("one seed", 1, (7,), (1400,), (42000,)),
-            report.Reached("all", 2, (7, 9), (1400, 1800), (42000, 54000)),
-            report.Reached("some", 3, (7, 9), (1400, 1800), (42000, 54000)),
-            report.Reached("none", 3, (), (), ()),
-        ],
-    ).splitlines()
+    reached = [
+        tables.Reached("one seed", 1, (7,), (1400,), (42000,)),
+        tables.Reached("all", 2, (7, 9), (1400, 1800), (42000, 54000)),
+        tables.Reached("some", 3, (7, 9), (1400, 1800), (42000, 54000)),
+        tables.Reached("none", 3, (), (), ()),
+    ]
+    lines = tables.aligned(tables.target_cells(0.85, reached)).splitlines()
     assert lines[1].split() == ["accuracy", "0.85", "all", "clients", "all", "clients"]
     assert [re.split(r"  +", line) for line in lines[3:]] == [
         ["one seed", "7", "1,400", "42,000"],
@@ -106,7 +104,7 @@ def test_the_table_of_a_target_says_which_runs_and_how_many_seeds_reach_it() -> 
 @pytest.mark.needs("matplotlib")
 def test_the_plot_has_a_line_of_its_own_for_every_run(make_folder, tmp_path) -> None:
     runs = {f"run {i}": {"encoder": "topk(0.1)"} for i in range(20)}
-    report.plot(make_folder(runs=runs, rounds=12, repeats=2), tmp_path / "plot.svg")
+    plot(make_folder(runs=runs, rounds=12, repeats=2), tmp_path / "plot.svg")
     text = (tmp_path / "plot.svg").read_text(encoding="utf-8")
     found = looks(dict.fromkeys(runs, False))
     assert len(set(found.values())) == 20

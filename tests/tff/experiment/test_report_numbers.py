@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedplug.tff.experiment.display import amount, byte_unit, shortened, size
-from fedplug.tff.experiment.report import FINAL_ROUNDS, reach
 from fedplug.tff.experiment.report.folder import Experiment, Run, read_experiments
-from fedplug.tff.experiment.report.tables import running_mean
+from fedplug.tff.experiment.report.tables import FINAL_ROUNDS, reach, running_mean
 from fedplug.tff.experiment.report.tensors import tensor_numbers
 from fedplug.tff.experiment.report.times import Cost, costs, pays_below, time_to_accuracy
 

@@ -16,7 +16,7 @@ import pytest
 
 from fedplug.pictures import COLORS, DENSE, INK
 from fedplug.tff.experiment.display import printable
-from fedplug.tff.experiment.report import plot, write_report
+from fedplug.tff.experiment.report import plot, printed, write_report
 from fedplug.tff.experiment.report.folder import read_experiments
 from fedplug.tff.experiment.report.page import render
 
@@ -145,17 +145,10 @@ def test_equal_folders_give_equal_bytes_in_another_process_too(make_folder, tmp_
 
 
 def test_the_tables_are_those_that_are_printed(make_folder) -> None:
-    from fedplug.tff.experiment.report import summarize, table
-
     folder = make_folder(rounds=14, repeats=2, tensor_metrics=False)
-    (experiment,) = read_experiments([folder])
-    dense = experiment.dense_bytes
-    assert dense
-    printed = table([summarize(run.name, run.repeats, dense) for run in experiment.runs])
+    lines = printed(*read_experiments([folder])).splitlines()
     texts = Reader(page(folder)).texts
-    assert not [
-        cell for line in printed.splitlines()[3:] for cell in re.split(r"  +", line) if cell not in texts
-    ]
+    assert not [cell for line in lines[3:6] for cell in re.split(r"  +", line) if cell not in texts]
 
 
 def test_missing_data_of_a_folder_is_reported_with_the_key_that_records_it(make_folder) -> None:

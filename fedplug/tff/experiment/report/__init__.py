@@ -4,26 +4,8 @@ This package does not import TensorFlow, and imports Matplotlib and Jinja only t
 """
 
 from fedplug.tff.experiment.report.curves import plot
+from fedplug.tff.experiment.report.folder import read_experiments
 from fedplug.tff.experiment.report.page import require_libraries, write_report
-from fedplug.tff.experiment.report.tables import (
-    FINAL_ROUNDS,
-    Reached,
-    Summary,
-    reach,
-    summarize,
-    table,
-    target_table,
-)
+from fedplug.tff.experiment.report.tables import printed
 
-__all__ = [
-    "FINAL_ROUNDS",
-    "Reached",
-    "Summary",
-    "plot",
-    "reach",
-    "require_libraries",
-    "summarize",
-    "table",
-    "target_table",
-    "write_report",
-]
+__all__ = ["plot", "printed", "read_experiments", "require_libraries", "write_report"]

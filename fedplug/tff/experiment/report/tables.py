@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from fedplug.tff.experiment.display import ACCURACY, in_words
 from fedplug.tff.experiment.report.blocks import Block, Table, Text
 from fedplug.tff.experiment.report.folder import Experiment, Rows
 
@@ -20,14 +21,16 @@ __all__ = [
     "FINAL_ROUNDS",
     "Reached",
     "Summary",
+    "aligned",
     "first_round",
+    "printed",
     "reach",
     "results",
     "running_mean",
     "smoothed",
     "summarize",
-    "table",
-    "target_table",
+    "summary_cells",
+    "target_cells",
 ]
 
 FINAL_ROUNDS = 10
@@ -46,19 +49,28 @@ def results(experiments: Sequence[Experiment]) -> list[Block]:
     """Returns the section of the page. Missing data are explained in their place."""
     blocks: list[Block] = []
     for experiment in experiments:
-        dense = math.nan if experiment.dense_bytes is None else experiment.dense_bytes
-        summaries = [summarize(run.name, run.repeats, dense) for run in experiment.runs]
-        blocks.append(_table(f"Results of {experiment.label}", _summary_cells(summaries)))
-        if experiment.target:
-            reached = [reach(run.name, run.repeats, experiment.target) for run in experiment.runs]
-            title = f"Costs of {experiment.label} until its target"
-            blocks.append(_table(title, _target_cells(experiment.target, reached)))
+        captions = (f"Results of {experiment.label}", f"Costs of {experiment.label} until its target")
+        for caption, cells in zip(captions, _tables(experiment), strict=False):
+            blocks.append(Table(caption, cells.heads, cells.rows, cells.units))
         blocks += [Text(text, "notice") for text in _missing(experiment)]
     return blocks
 
 
-def _table(caption: str, cells: Cells) -> Table:
-    return Table(caption, cells.heads, cells.rows, cells.units)
+def printed(experiment: Experiment) -> str:
+    """Returns the tables of an experiment as text for the terminal."""
+    texts = list(map(aligned, _tables(experiment)))
+    if experiment.metric not in ("", ACCURACY):
+        texts.append(f"accuracy: here the {in_words(experiment.metric)} on the test examples")
+    return "\n\n".join(texts)
+
+
+def _tables(experiment: Experiment) -> list[Cells]:
+    """Returns the results and, if there is a target, the costs of reaching it."""
+    dense = math.nan if experiment.dense_bytes is None else experiment.dense_bytes
+    tables = [summary_cells([summarize(run.name, run.repeats, dense) for run in experiment.runs])]
+    if target := experiment.target:
+        tables.append(target_cells(target, [reach(run.name, run.repeats, target) for run in experiment.runs]))
+    return tables
 
 
 def _missing(experiment: Experiment) -> Iterator[str]:
@@ -123,12 +135,7 @@ def summarize(name: str, repeats: Sequence[Rows], dense_bytes: float) -> Summary
     )
 
 
-def table(summaries: Sequence[Summary]) -> str:
-    """Formats the summaries as aligned text."""
-    return _aligned(_summary_cells(summaries))
-
-
-def _summary_cells(summaries: Sequence[Summary]) -> Cells:
+def summary_cells(summaries: Sequence[Summary]) -> Cells:
     """Formats the summaries as cells."""
     heads = ("run", "accuracy", "uplink bytes", "ratio to", "downlink bytes", "ratio", "seconds", "dropped")
     units = (
@@ -157,12 +164,7 @@ def _summary_cells(summaries: Sequence[Summary]) -> Cells:
     return Cells(heads, units, rows)
 
 
-def target_table(target: float, runs: Sequence[Reached]) -> str:
-    """Formats each run's cost of reaching the accuracy ``target`` as aligned text."""
-    return _aligned(_target_cells(target, runs))
-
-
-def _target_cells(target: float, runs: Sequence[Reached]) -> Cells:
+def target_cells(target: float, runs: Sequence[Reached]) -> Cells:
     """Formats each run's cost of reaching the accuracy ``target`` as cells."""
     heads = ("run", "rounds to", "uplink bytes", "downlink bytes")
     units = ("", f"accuracy {target:g}", "all clients", "all clients")
@@ -181,7 +183,7 @@ def _of_seeds(values: Sequence[int]) -> str:
     return f"{np.mean(values):,.0f}{deviation}"
 
 
-def _aligned(cells: Cells) -> str:
+def aligned(cells: Cells) -> str:
     """Aligns columns under two lines of heads. The first column left, the others, numbers, right."""
     heads, units, rows = cells
     widths = [max(len(row[i]) for row in [heads, units, *rows]) for i in range(len(heads))]
