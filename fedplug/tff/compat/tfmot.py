@@ -9,16 +9,17 @@ from __future__ import annotations
 import enum
 import importlib
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeAlias
 
 import tensorflow as tf
 
+import fedplug.ops as ops
 from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.errors import ConfigError
 from fedplug.ops import require
 from fedplug.registry.specs import Capabilities
-from fedplug.tff.compat import serialization
 
 __all__ = ["StageEncoder"]
 
@@ -28,6 +29,10 @@ Stage: TypeAlias = Any
 _STAGE = ("name", "commutes_with_sum", "decode_needs_input_shape", "get_params", "encode", "decode")
 _ADAPTIVE = ("initial_state", "update_state", "state_update_aggregation_modes")
 _LONGEST_NAME = 24
+_Layout = Mapping[str, tf.TensorSpec]
+
+_DIMENSION_BYTES = 4
+_LARGEST_DIMENSION = 2**31 - 1
 _ENCODED, _PARAM, _SUMMANDS = "encoded ", "param ", "num_summands"
 
 
@@ -51,7 +56,9 @@ class StageEncoder(Encoder):
     also detects stages that draw random numbers from TensorFlow's generators and so ignore the seed.
 
     The wire form "tfmot+<name of the stage>/1" has the encoded tensors, then the decode parameters that are
-    tensors, each sorted by key, see `fedplug.tff.compat.serialization`.
+    tensors, each sorted by key. Both sides know the layout: a `tf.TensorSpec` for each name, with at most one
+    unknown dimension. The bytes have, for each name, the unknown dimension (if any) as uint32, then the
+    elements, row by row, little-endian.
 
     The interfaces: tensorflow_model_optimization 0.7, ``core/internal/tensor_encoding/core``.
     """
@@ -145,11 +152,11 @@ class StageEncoder(Encoder):
 
     def to_wire(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
         """See the class."""
-        return serialization.to_bytes(payload, self._layout(spec))
+        return _to_bytes(payload, self._layout(spec))
 
     def from_wire(self, body: tf.Tensor, spec: tf.TensorSpec) -> Payload:
-        """Refuses malformed bytes, see `serialization.from_bytes`. The stage checks the values."""
-        payload = serialization.from_bytes(body, self._layout(spec), self.wire_id)
+        """Refuses malformed bytes, see `_from_bytes`. The stage checks the values."""
+        payload = _from_bytes(body, self._layout(spec), self.wire_id)
         return self._with_summands(payload)
 
     def _with_summands(self, payload: dict[str, tf.Tensor]) -> Payload:
@@ -187,7 +194,7 @@ class StageEncoder(Encoder):
                 for key, value in traced.structured_outputs.items()
                 if key != _SUMMANDS
             }
-            serialization.check_layout(found, self.wire_id)
+            _check_layout(found, self.wire_id)
             self._layouts[spec] = found
         return self._layouts[spec]
 
@@ -256,3 +263,67 @@ def _resolve(target: str) -> Callable[..., Stage]:
         raise ConfigError(f"stage {target!r} is a {type(found).__name__}, which makes no stages")
     made: Callable[..., Stage] = found
     return made
+
+
+def _check_layout(layout: _Layout, what: str) -> None:
+    """Refuses a layout that has no wire form.
+
+    Raises:
+        ConfigError: A tensor is not of numbers or bools, or more than one of its dimensions is unknown.
+    """
+    for key, spec in layout.items():
+        if not (spec.dtype.is_floating or spec.dtype.is_integer or spec.dtype.is_bool):
+            raise ConfigError(f"{what}: {key!r} is of {spec.dtype.name}, which cannot be sent")
+        if spec.dtype.is_quantized or spec.shape.rank is None or spec.shape.as_list().count(None) > 1:
+            raise ConfigError(
+                f"{what}: {key!r} is {spec.dtype.name} {spec.shape}; what is sent has at most one "
+                "dimension that is not known beforehand"
+            )
+
+
+def _to_bytes(tensors: Mapping[str, tf.Tensor], layout: _Layout) -> tf.Tensor:
+    """Returns a uint8 vector. Tensors outside the layout are left out."""
+    pieces = [tf.zeros([0], tf.uint8)]
+    for key, spec in layout.items():
+        if not spec.shape.is_fully_defined():
+            unknown = spec.shape.as_list().index(None)
+            pieces.append(ops.to_bytes(tf.shape(tensors[key])[unknown]))
+        pieces.append(ops.to_bytes(tensors[key]))
+    return tf.concat(pieces, axis=0)
+
+
+def _from_bytes(body: tf.Tensor, layout: _Layout, what: str) -> dict[str, tf.Tensor]:
+    """Inverts `_to_bytes`, for untrusted bytes.
+
+    Raises:
+        tf.errors.InvalidArgumentError: The number of bytes does not fit the layout and its sizes, a bool is
+            neither 0 nor 1, or a floating-point number is not finite.
+    """
+    tensors = {}
+    for key, spec in layout.items():
+        known = spec.shape.as_list()
+        row = math.prod(d for d in known if d is not None) * spec.dtype.size
+        unknown = tf.constant(1)
+        if None in known:
+            unknown, body = _dimension(body, what)
+        with require(
+            unknown <= tf.size(body) // row if row else tf.constant(True),
+            f"a {what} payload ends within {key!r}",
+        ):
+            size = tf.identity(unknown * row)
+        values = ops.from_bytes(body[:size], spec.dtype)
+        if spec.dtype.is_floating:
+            with require(tf.reduce_all(tf.math.is_finite(values)), f"{key!r} holds a NaN or an infinity"):
+                values = tf.identity(values)
+        shape = tf.stack([unknown if d is None else d for d in known]) if known else []
+        tensors[key] = tf.ensure_shape(tf.reshape(values, shape), spec.shape)
+        body = body[size:]
+    with require(tf.size(body) == 0, f"a {what} payload is longer than its tensors"):
+        return {key: tf.identity(tensor) for key, tensor in tensors.items()}
+
+
+def _dimension(body: tf.Tensor, what: str) -> tuple[tf.Tensor, tf.Tensor]:
+    with require(tf.size(body) >= _DIMENSION_BYTES, f"a {what} payload is too short to hold its sizes"):
+        (dimension,) = tf.unstack(ops.from_bytes(body[:_DIMENSION_BYTES], tf.uint32), num=1)
+    with require(dimension <= _LARGEST_DIMENSION, f"a size in a {what} payload is too large"):
+        return tf.cast(dimension, tf.int32), body[_DIMENSION_BYTES:]

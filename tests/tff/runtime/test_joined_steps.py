@@ -18,7 +18,7 @@ from fedplug.errors import ComputationError
 from fedplug.tff.runtime.graphs.joined_calls import JoinedFunction, NotJoinable, needs_values
 from fedplug.tff.runtime.graphs.registered_function import Cancellation
 from fedplug.tff.runtime.graphs.tensorflow_graphs import GraphFunction, load
-from fedplug.tff.runtime.inprocess.joined_steps import JoinedSteps
+from fedplug.tff.runtime.inprocess.passes import JoinedSteps
 
 VECTOR = tff.TensorType(np.float32, [3])
 CLIENTS = tff.FederatedType(VECTOR, tff.CLIENTS)

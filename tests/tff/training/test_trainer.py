@@ -1,4 +1,4 @@
-"""Tests the trainer: sampling, client states, commits, resuming after a stop, and over-sampling."""
+"""Tests the trainer: sampling, client states, commits, resuming after a stop."""
 
 from __future__ import annotations
 

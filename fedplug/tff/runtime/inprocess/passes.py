@@ -1,24 +1,41 @@
 """Runs all steps of each client in one pass over the clients of a round, and reduces their results.
 
 A client's results are reduced and released while other clients still run, so memory does not grow with the
-number of clients. Independent reductions share a pass.
+number of clients. Independent reductions share a pass. Rounds repeat, so the functions that the first round
+calls one after the other become one function.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import contextlib
+import itertools
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+import tensorflow as tf
 import tensorflow_federated as tff
 
+from fedplug.tff.runtime.graphs.datasets_with_state import DatasetWithState
+from fedplug.tff.runtime.graphs.joined_calls import JoinedFunction, NotJoinable
 from fedplug.tff.runtime.inprocess.intrinsics import Reduction
 from fedplug.tff.runtime.inprocess.invocation import Invocation
-from fedplug.tff.runtime.inprocess.joined_steps import JoinedSteps
-from fedplug.tff.runtime.inprocess.values import Clients, Value, holds_clients, of_client
+from fedplug.tff.runtime.inprocess.values import Clients, Value, flatten, holds_clients, of_client
 
-__all__ = ["ClientStep", "ClientWork", "Contribution", "Names", "ReductionStep", "Step", "Steps", "in_passes"]
+__all__ = [
+    "ClientStep",
+    "ClientWork",
+    "Contribution",
+    "JoinedSteps",
+    "Names",
+    "ReductionStep",
+    "Step",
+    "Steps",
+    "in_passes",
+]
 
 Names = dict[str, Value]
+_Function = Callable[[tuple[Value, ...]], tuple[Value, ...]]
 
 
 @dataclass(frozen=True)
@@ -87,6 +104,53 @@ class Steps:
             names.update(zip(step.names, step.run(names, invocation), strict=True))
             for name in used_up:
                 names.pop(name, None)
+
+
+class JoinedSteps:
+    """Steps that run repeatedly, with values of the same types."""
+
+    def __init__(self) -> None:
+        self._tracing = threading.Lock()
+        self._traced = False
+        self._function: JoinedFunction | None = None
+        self._result: tuple[Value, ...] = ()  # the structure of the result, with None for the leaves
+
+    def run(self, steps: _Function, values: tuple[Value, ...], invocation: Invocation) -> tuple[Value, ...]:
+        """Returns `steps(values)`, and raises the errors of the steps.
+
+        Args:
+            steps: A function that calls functions of its arguments. It is traced in the first call, and must
+                do the same in later calls. If it reads values, it runs without tracing.
+            values: A tuple of values.
+            invocation: The part of a call that the steps belong to.
+        """
+        leaves = flatten(values)
+        with self._tracing:
+            if not self._traced:
+                self._trace(steps, values, leaves)
+                self._traced = True
+        if self._function is None:
+            return steps(values)
+        results = self._function(leaves, invocation.cancellation, one_thread=invocation.one_thread)
+        result: tuple[Value, ...] = _arranged(self._result, iter(results))
+        return result
+
+    def _trace(self, steps: _Function, values: tuple[Value, ...], leaves: list[Value]) -> None:
+        if not all(isinstance(leaf, tf.Tensor | DatasetWithState) for leaf in leaves):
+            return
+
+        def make(symbols: list[tf.Tensor]) -> list[tf.Tensor]:
+            self._result = steps(_arranged(values, iter(symbols)))
+            return flatten(self._result)
+
+        with contextlib.suppress(NotJoinable):
+            self._function = JoinedFunction(make, [leaf.dtype for leaf in leaves])
+        self._result = _arranged(self._result, itertools.repeat(None))
+
+
+def _arranged(like: Value, leaves: Iterator[Value]) -> Value:
+    """Returns the leaves in the tuple structure of `like`."""
+    return tuple([_arranged(part, leaves) for part in like]) if type(like) is tuple else next(leaves)
 
 
 class ClientWork:
