@@ -93,27 +93,6 @@ def test_a_client_without_data_among_others_is_as_if_it_were_not_there(process, 
     np.testing.assert_array_equal(flat(first["state"]), flat(second["state"]))
 
 
-def test_the_stock_runtime_ends_in_the_same_model(build, process, client):
-    datasets = [client(1), client(2)]
-    ours = flat(next_round(process, process.initialize(), datasets)["state"])
-    with fedplug.use_runtime("native"):
-        stock = build(layers=[0, 0, 1, 1], temperature=1e-4)
-        theirs = flat(next_round(stock, stock.initialize(), datasets)["state"])
-    np.testing.assert_allclose(ours, theirs, atol=1e-6)
-
-
-def test_a_trainer_runs_it_and_resumes_from_a_store(process, client, tmp_path):
-    data = {f"client {seed}": client(seed) for seed in range(4)}
-    with fedplug.open_store(f"sqlite:///{tmp_path}/store") as store:
-        fedplug.Trainer(process, data, store=store, clients_per_round=2).run(1)
-        again = fedplug.Trainer(process, data, store=store, clients_per_round=2)
-        interrupted = flat(again.run(3))
-        assert set(again.last_metrics["aggregator"]) >= {"adaptive", "report", "uplink_bytes"}
-    np.testing.assert_array_equal(
-        interrupted, flat(fedplug.Trainer(process, data, clients_per_round=2).run(3))
-    )
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -238,29 +238,3 @@ def test_the_code_on_the_page_is_run(model_fn, sgd) -> None:
         exec(block, names)
     assert isinstance(names["distributor"], tff.learning.templates.DistributionProcess)
     assert isinstance(names["process"], tff.learning.templates.LearningProcess)
-
-
-@pytest.mark.slow
-def test_a_training_that_was_interrupted_sends_the_same_afterwards(model_fn, sgd, dataset, tmp_path) -> None:
-    """The store keeps the reference model and the last round that each client received."""
-    clients = {str(number): dataset(number) for number in range(4)}
-
-    def train(rounds, store):
-        encoders = {"*/bias": "bfp(4)", "*": "bfp(5) | rans"}
-        process = build_weighted_fed_avg(model_fn, sgd, broadcast_encoder=encoders, min_size=1)
-        found = {}
-        trainer = fedplug.Trainer(process, clients, clients_per_round=2, store=store)
-        state = trainer.run(rounds, lambda number, _, metrics: found.update({number: metrics}))
-        return state, {number: int(m["distributor"]["downlink_bytes"]) for number, m in found.items()}
-
-    straight, counts = train(5, None)
-    for rounds in (3, 5):
-        with fedplug.open_store(f"sqlite:///{tmp_path}/store") as store:
-            resumed, sent = train(rounds, store)
-    assert sent == {number: counts[number] for number in (4, 5)}
-    for ours, theirs in zip(
-        (straight.distributor["sent"], straight.global_model_weights),
-        (resumed.distributor["sent"], resumed.global_model_weights),
-        strict=True,
-    ):
-        tf.nest.map_structure(np.testing.assert_array_equal, ours.trainable, theirs.trainable)

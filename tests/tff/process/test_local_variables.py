@@ -145,19 +145,6 @@ def test_a_broadcast_encoder_counts_bytes_and_keeps_the_clients_versions(inproce
     assert process.signature["broadcast_encoder"]["wire_ids"] == ["bfp/1"]
 
 
-def test_it_runs_on_the_stock_worker_with_equal_results():
-    outputs = []
-    for runtime in ("inprocess", "native"):
-        with use_runtime(runtime):
-            process = build(encoder="topk(0.5)", min_size=1)
-            states = [process.initialize_client()] * 2
-            outputs.append(process.next(process.initialize(), [dataset(1), dataset(2)], states))
-    ours, stock = outputs
-    np.testing.assert_allclose(weights_of(ours["state"]), weights_of(stock["state"]), rtol=1e-6)
-    for a, b in zip(ours["client_states"], stock["client_states"], strict=True):
-        assert offset_of(a) == pytest.approx(offset_of(b), rel=1e-6)
-
-
 def test_a_model_that_declares_no_local_variables_is_refused(inprocess):
     with pytest.raises(ConfigError, match="no local trainable variables"):
         build(lambda: model_fn(local=False))

@@ -93,15 +93,13 @@ def test_a_state_of_one_runtime_goes_into_the_other(inprocess, native, functiona
 @pytest.mark.parametrize(
     "build",
     [
-        lambda model: algorithms.build_unweighted_fed_avg(model, sgd()),
         lambda model: algorithms.build_weighted_fed_avg_with_optimizer_schedule(
             model, lambda round_num: 0.1 / tf.cast(round_num + 1, tf.float32), sgd
         ),
-        lambda model: algorithms.build_weighted_fed_prox(model, 0.5, sgd()),
         lambda model: algorithms.build_weighted_mime_lite(model, sgd()),
         algorithms.build_fed_sgd,
     ],
-    ids=["fed_avg", "optimizer schedule", "fed_prox", "mime_lite", "fed_sgd"],
+    ids=["optimizer schedule", "mime_lite", "fed_sgd"],
 )
 def test_algorithms_on_a_functional_model(same_on_both, functional_model, build):
     same_on_both(rounds(build(functional_model), CLIENTS), TRAINING)
@@ -115,35 +113,6 @@ def test_k_means(same_on_both):
 
 def test_federated_evaluation(same_on_both):
     process = algorithms.build_fed_eval(keras_model)
-
-    def evaluate():
-        return process.next(process.initialize(), CLIENTS).metrics
-
-    same_on_both(evaluate, TRAINING)
-
-
-def reconstruction_model():
-    ones = tf.keras.initializers.Constant(0.1)
-    inputs = tf.keras.Input([4])
-    shared = tf.keras.layers.Dense(3, kernel_initializer=ones)
-    private = tf.keras.layers.Dense(1, kernel_initializer=ones)
-    model = tf.keras.Model(inputs, private(shared(inputs)))
-    return tff.learning.models.ReconstructionModel.from_keras_model_and_variables(
-        model,
-        global_trainable_variables=shared.trainable_variables,
-        global_non_trainable_variables=[],
-        local_trainable_variables=private.trainable_variables,
-        local_non_trainable_variables=[],
-        input_spec=CLIENTS[0].element_spec,
-    )
-
-
-def test_evaluation_of_federated_reconstruction(same_on_both):
-    process = algorithms.build_fed_recon_eval(
-        reconstruction_model,
-        loss_fn=tf.keras.losses.MeanSquaredError,
-        reconstruction_optimizer_fn=sgd(),
-    )
 
     def evaluate():
         return process.next(process.initialize(), CLIENTS).metrics
