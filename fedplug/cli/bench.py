@@ -37,8 +37,7 @@ def add_parser(commands: Commands, common: Parser) -> None:
         nargs="*",
         help=".safetensors, .npy or .npz files with an update, or folders or indices of checkpoints "
         "(default: random numbers; .pt, .h5 and others cannot be read); expressions such as "
-        "'topk(0.01) | qsgd(8)'; and the peers zstd, blosc2, zfpy and torch (default: a selection, and the "
-        "installed peers)",
+        "'topk(0.01) | qsgd(8)' (default: a selection)",
     )
     parser.add_argument(
         "--update",
@@ -163,14 +162,12 @@ def _updates(arguments: argparse.Namespace) -> list[Update]:
 
 
 def _executions(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Returns the classes that execute the wanted encoders and peers, by name."""
+    """Returns the classes that execute the wanted encoders, by name."""
     from fedplug.diagnostics import bench, executions
 
     own = executions.TensorFlowExecution if arguments.tensorflow else executions.CodecExecution
     wanted = [each for each in arguments.what if not _is_path(each)]
-    if not wanted:
-        wanted = [*bench.ENCODERS, *([] if arguments.tensorflow else executions.installed_peers())]
-    return {each: executions.PeerExecution if each in executions.PEERS else own for each in wanted}
+    return dict.fromkeys(wanted or bench.ENCODERS, own)
 
 
 def _print(
@@ -178,7 +175,6 @@ def _print(
 ) -> list[EncoderFigures]:
     import fedplug
     from fedplug.diagnostics.environment import environment
-    from fedplug.diagnostics.executions import PEERS
     from fedplug.diagnostics.updates import some_names
     from fedplug.encoders.model.statistics import is_statistic
 
@@ -212,8 +208,7 @@ def _print(
         "half the interquartile range."
     )
     for each in figures:
-        is_ours = each.encoder not in PEERS
-        if is_ours and each.nmse > 1 and fedplug.encoder(each.encoder).capabilities.unbiased:
+        if each.nmse > 1 and fedplug.encoder(each.encoder).capabilities.unbiased:
             print(
                 f"{each.encoder}: the NMSE is the variance of an unbiased encoder, which averages out: it is "
                 "N times smaller over N rounds (--rounds N)."

@@ -18,7 +18,7 @@ import fedplug.ops as ops
 import fedplug.wire as wire
 from fedplug.codecs.arrays import DTYPES, require_mapping, require_output
 from fedplug.codecs.wire_ids import PayloadReader, WireIds, reader_of
-from fedplug.encoders.quantizers.identity import Identity
+from fedplug.encoders.quantizers import Identity
 from fedplug.errors import ArgumentError, ConfigError, PayloadError
 from fedplug.ops import donation
 from fedplug.ops.device_array import is_on_device

@@ -24,7 +24,7 @@ from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.assignments.rules import Slices
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.model.model_encoder import DEFAULT_MIN_SIZE, ModelEncoder
-from fedplug.encoders.quantizers.identity import Identity
+from fedplug.encoders.quantizers import Identity
 from fedplug.errors import ArgumentError, CapabilityError, CapabilityWarning, NonFiniteError
 from fedplug.kernels.arguments import whole
 from fedplug.ops import donation

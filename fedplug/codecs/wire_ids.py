@@ -19,14 +19,13 @@ import fedplug.kernels as kernels
 import fedplug.ops as ops
 from fedplug.codecs.arrays import DTYPES
 from fedplug.encoders.base import Encoder
-from fedplug.encoders.pipeline.body_form import BodyForm
 from fedplug.encoders.pipeline.stage_order import DEFAULT_INDEX_CODER, DEFAULT_QUANTIZER
-from fedplug.encoders.pipeline.value_coder import ValueCoder
-from fedplug.encoders.quantizers.identity import Identity
+from fedplug.encoders.pipeline.value_coder import BodyForm, ValueCoder
+from fedplug.encoders.quantizers import Identity
 from fedplug.encoders.stages import CodedStage, EntropyCoder, IndexCoder, Quantizer
 from fedplug.errors import PayloadError, PluginError
 from fedplug.ops.types import ArraySpec, PackedValues
-from fedplug.ops.wide_layout import BYTE_BITS
+from fedplug.ops.wide_symbols import BYTE_BITS
 from fedplug.registry.resolve import catalog
 from fedplug.registry.specs import EncoderSpec
 

@@ -22,9 +22,8 @@ from fedplug.encoders.base import BodyParts, Encoder, Measured, Payload, State
 from fedplug.encoders.model.model_encoder import ModelEncoder
 from fedplug.encoders.model.trials import BreakEven, break_even
 from fedplug.encoders.pipeline.pipeline import Pipeline
-from fedplug.encoders.quantizers.identity import Identity
-from fedplug.encoders.sparsifiers.topk import TopK
-from fedplug.encoders.sparsity import Sparsity
+from fedplug.encoders.quantizers import Identity
+from fedplug.encoders.sparsifiers import TopK
 from fedplug.encoders.stages import (
     EntropyCoder,
     IndexCoder,
@@ -32,6 +31,7 @@ from fedplug.encoders.stages import (
     Quantizer,
     Selection,
     Sparsifier,
+    Sparsity,
 )
 
 __all__ = [

@@ -16,8 +16,7 @@ from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on
 from fedplug.ops.spec import widened
 from fedplug.ops.types import Array, Scalar
-from fedplug.ops.wide_layout import BYTE_BITS
-from fedplug.ops.wide_symbols import unpack_wide
+from fedplug.ops.wide_symbols import BYTE_BITS, unpack_wide
 
 __all__ = ["subset_bits", "sum_of_squares", "symbol_bits"]
 

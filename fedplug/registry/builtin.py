@@ -28,7 +28,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
     return [
         EncoderSpec(
             name="identity",
-            target="fedplug.encoders.quantizers.identity:Identity",
+            target="fedplug.encoders.quantizers:Identity",
             summary="the uncompressed tensor, lossless",
             wire_id="identity/1",
             executes_on=EXECUTIONS,
@@ -42,7 +42,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
         ),
         EncoderSpec(
             name="topk",
-            target="fedplug.encoders.sparsifiers.topk:TopK",
+            target="fedplug.encoders.sparsifiers:TopK",
             summary="the k entries of largest magnitude, with error feedback",
             examples=(
                 "topk(0.3)",
@@ -56,7 +56,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
         ),
         EncoderSpec(
             name="randomk",
-            target="fedplug.encoders.sparsifiers.randomk:RandomK",
+            target="fedplug.encoders.sparsifiers:RandomK",
             summary="k random entries, without sending which ones",
             examples=(
                 "randomk(0.3)",
@@ -80,21 +80,21 @@ def fedplug_encoders() -> list[EncoderSpec]:
         ),
         EncoderSpec(
             name="qsgd",
-            target="fedplug.encoders.quantizers.qsgd:QSGD",
+            target="fedplug.encoders.quantizers:QSGD",
             summary="2 to 8 bits per element, rounded at random or to nearest",
             wire_id="qsgd/1",
             executes_on=EXECUTIONS_AND_CUDA,
         ),
         EncoderSpec(
             name="bfp",
-            target="fedplug.encoders.quantizers.value_form:BlockFloatingPoint",
+            target="fedplug.encoders.quantizers:BlockFloatingPoint",
             summary="2 to 8 bits per element, with one power of two per block",
             wire_id="bfp/1",
             executes_on=EXECUTIONS_AND_CUDA,
         ),
         EncoderSpec(
             name="mixed_qsgd",
-            target="fedplug.encoders.quantizers.qsgd:MixedQSGD",
+            target="fedplug.encoders.quantizers:MixedQSGD",
             summary="qsgd with a mean bit width; tensors that need more bits get more",
             examples=("mixed_qsgd(4.5)",),
             wire_id="mixed_qsgd/1",
@@ -110,14 +110,14 @@ def fedplug_encoders() -> list[EncoderSpec]:
         ),
         EncoderSpec(
             name="sign",
-            target="fedplug.encoders.quantizers.value_form:Sign",
+            target="fedplug.encoders.quantizers:Sign",
             summary="one bit per element and a scale, with error feedback",
             wire_id="sign/1",
             executes_on=EXECUTIONS_AND_CUDA,
         ),
         EncoderSpec(
             name="codebook",
-            target="fedplug.encoders.quantizers.value_form:Codebook",
+            target="fedplug.encoders.quantizers:Codebook",
             summary="1 to 8 bits per element, as indices into a table of mean values",
             examples=("codebook(2)", "topk(0.3) | codebook(2) | rans | rice"),
             wire_id="codebook/1",
@@ -125,22 +125,22 @@ def fedplug_encoders() -> list[EncoderSpec]:
         ),
         EncoderSpec(
             name="bounded",
-            target="fedplug.encoders.quantizers.value_form:Bounded",
+            target="fedplug.encoders.quantizers:Bounded",
             summary="every element within a given share of the tensor's range",
-            examples=("bounded(0.01) | rans", "topk(0.3) | bounded(0.001) | rans | rice"),
+            examples=("bounded(0.01) | rans", "topk(0.3) | bounded(0.01) | rans | rice"),
             wire_id="bounded/1",
             executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="float16",
-            target="fedplug.encoders.quantizers.value_form:Float16",
+            target="fedplug.encoders.quantizers:Float16",
             summary="two bytes per element: IEEE half precision",
             wire_id="float16/1",
             executes_on=EXECUTIONS_AND_CUDA,
         ),
         EncoderSpec(
             name="bfloat16",
-            target="fedplug.encoders.quantizers.value_form:BFloat16",
+            target="fedplug.encoders.quantizers:BFloat16",
             summary="two bytes per element: the upper half of a float32",
             wire_id="bfloat16/1",
             executes_on=EXECUTIONS_AND_CUDA,

@@ -16,7 +16,7 @@ from typing import BinaryIO
 from fedplug.errors import ArgumentError, StoreError
 from fedplug.stores import system
 
-__all__ = ["file_in_place", "whole_file", "whole_folder", "write_whole", "written_file"]
+__all__ = ["whole_file", "whole_folder", "write_whole", "written_file"]
 
 _LONGEST = 200
 """The most bytes of a result's name in the name of its partial file. Systems allow 255 in all."""
@@ -88,20 +88,6 @@ def written_file(path: Path) -> Iterator[BinaryIO]:
         yield file
         file.flush()
         os.fsync(file.fileno())
-
-
-@contextmanager
-def file_in_place(path: Path) -> Iterator[BinaryIO]:
-    """Opens a file to overwrite its beginning, and creates a missing one. The rest of the file stays.
-
-    Raises:
-        StoreError: The file cannot be written.
-    """
-    try:
-        with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "wb", buffering=0) as file:
-            yield file
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _replaced(path: Path) -> tuple[Path, os.stat_result | None]:

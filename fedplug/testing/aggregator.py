@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from fedplug.encoders.model.model_encoder import ModelEncoder
-from fedplug.encoders.quantizers.identity import Identity
+from fedplug.encoders.quantizers import Identity
 from fedplug.testing import expect, tensors
 from fedplug.testing.suite import ComponentSuite, NotApplicable, after
 from fedplug.tff.aggregators.base import Aggregator, Update

@@ -24,7 +24,7 @@ from fedplug.encoders.model.model_encoder import DEFAULT_MIN_SIZE, ModelEncoder
 from fedplug.encoders.model.trials import check_broadcast_encoder
 from fedplug.encoders.pipeline.changes import ChangeCoder, change_coder
 from fedplug.encoders.pipeline.kernel_plan import plan_of
-from fedplug.encoders.quantizers.identity import Identity
+from fedplug.encoders.quantizers import Identity
 from fedplug.errors import ArgumentError
 from fedplug.kernels.foreign import read_array
 from fedplug.ops.checks import all_finite

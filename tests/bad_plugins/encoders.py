@@ -16,8 +16,7 @@ import tensorflow as tf
 
 from fedplug import ops
 from fedplug.encoders import BodyParts, Encoder, Measured, Pipeline
-from fedplug.encoders.quantizers.identity import IdentityStage
-from fedplug.encoders.quantizers.qsgd import QSGD
+from fedplug.encoders.quantizers import QSGD, IdentityStage
 from fedplug.encoders.standalone.sharedk import SharedK
 from fedplug.ops import require
 from fedplug.ops.lowering import resolve_lowering

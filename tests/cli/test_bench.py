@@ -8,27 +8,13 @@ import os
 import re
 import subprocess
 import sys
-import zlib
 
 import numpy as np
 import pytest
 import safetensors.numpy
 
 from fedplug.cli import main
-from fedplug.diagnostics import bench, executions
-
-
-class Zstandard:
-    """The part of the package zstandard that the peer uses, with zlib."""
-
-    class ZstdCompressor:
-        def __init__(self, threads):
-            self.compress = zlib.compress
-
-    class ZstdDecompressor:
-        def __init__(self):
-            self.decompress = zlib.decompress
-
+from fedplug.diagnostics import bench
 
 X = np.random.default_rng(0).standard_normal((40, 50), np.float32)
 
@@ -95,15 +81,6 @@ def test_the_number_of_threads_is_not_left_to_other_programs(monkeypatch):
     monkeypatch.delenv("FEDPLUG_NUM_THREADS", raising=False)
     assert main(["bench", "--threads", "1025"]) == 2
     assert "FEDPLUG_NUM_THREADS" not in os.environ
-
-
-def test_installed_peers_are_rows_of_the_selection(monkeypatch, capsys):
-    monkeypatch.setattr(executions, "installed_peers", lambda: ["zstd"])
-    monkeypatch.setitem(sys.modules, "zstandard", Zstandard)
-    monkeypatch.setattr(bench, "ENCODERS", ("sign",))
-    assert main(["bench", "--json", "--elements", "1000"]) == 0
-    sign, zstd = json.loads(capsys.readouterr().out)["encoders"]
-    assert (sign["encoder"], zstd["encoder"], zstd["nmse"]) == ("sign", "zstd", 0)
 
 
 def test_json_figures_are_objects_with_attribute_names(capsys):
@@ -220,7 +197,6 @@ def test_the_picture(tmp_path, capsys):
             marks=pytest.mark.needs("matplotlib"),
         ),
         (["--threads", "1025"], "kernel threads; they cannot change"),
-        (["--elements", "1000", "zstd"], "the row zstd needs zstandard, which is not installed"),
         (["--plot", "a.jpg"], "a picture must be a .png or .svg file, found a.jpg"),
     ],
 )

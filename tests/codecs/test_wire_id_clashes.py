@@ -12,7 +12,7 @@ from fedplug.codecs import decoding
 from fedplug.codecs.wire_ids import reader_of
 from fedplug.encoders import Identity, Pipeline
 from fedplug.encoders.coders import Rice
-from fedplug.encoders.quantizers.qsgd import QSGD
+from fedplug.encoders.quantizers import QSGD
 from fedplug.errors import PayloadError, PluginError
 from fedplug.registry import resolve
 from fedplug.registry.specs import EncoderSpec

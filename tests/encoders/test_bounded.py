@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import fedplug
 from fedplug import errors
-from fedplug.encoders.quantizers.value_form import Bounded
+from fedplug.encoders.quantizers import Bounded
 
 DTYPES = {"float32": "<u4", "float64": "<u8", "float16": "<u2", "bfloat16": "<u2"}
 BOUNDS = st.one_of(st.sampled_from([0.25, 1e-2, 1e-3, 1e-4, 2**-15]), st.floats(2**-15, 0.25))

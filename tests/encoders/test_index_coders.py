@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import fedplug
 from fedplug.encoders.coders import Offsets, Rice, Seeded
 from fedplug.encoders.model.model_encoder import ModelEncoder
-from fedplug.encoders.sparsifiers.randomk import RandomK
+from fedplug.encoders.sparsifiers import RandomK
 from fedplug.errors import ArgumentError, CapabilityError, ConfigError, PayloadError
 
 

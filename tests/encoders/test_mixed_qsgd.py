@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedplug.encoders import ModelEncoder, Pipeline
-from fedplug.encoders.quantizers.qsgd import QSGD, MixedQSGD, share_out
+from fedplug.encoders.quantizers import QSGD, MixedQSGD, share_out
 from fedplug.errors import ConfigError, PayloadError
 from fedplug.ops.lowering import use_lowering
 from fedplug.ops.types import ArraySpec

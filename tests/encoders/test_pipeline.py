@@ -11,10 +11,8 @@ import pytest
 import fedplug
 from fedplug.encoders.coders import Rice
 from fedplug.encoders.pipeline.pipeline import Pipeline
-from fedplug.encoders.quantizers.qsgd import QSGD
-from fedplug.encoders.quantizers.value_form import BFloat16, Sign
-from fedplug.encoders.sparsifiers.randomk import RandomK
-from fedplug.encoders.sparsifiers.topk import TopK
+from fedplug.encoders.quantizers import QSGD, BFloat16, Sign
+from fedplug.encoders.sparsifiers import RandomK, TopK
 from fedplug.errors import CapabilityError, ConfigError, PayloadError, UnknownNameError
 from fedplug.ops.types import ArraySpec
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import fedplug
-from fedplug.encoders.quantizers.qsgd import QSGD
-from fedplug.encoders.quantizers.value_form import BFloat16, BlockFloatingPoint, Codebook, Float16, Sign
+from fedplug.encoders.quantizers import QSGD, BFloat16, BlockFloatingPoint, Codebook, Float16, Sign
 from fedplug.errors import ConfigError, PayloadError
 from fedplug.ops.types import ArraySpec
 

@@ -7,7 +7,7 @@ import pytest
 
 import fedplug
 from fedplug.encoders import Pipeline, TopK
-from fedplug.encoders.quantizers.qsgd import QSGD
+from fedplug.encoders.quantizers import QSGD
 from fedplug.errors import ConfigError, PayloadError, UnknownNameError
 from fedplug.ops.lowering import use_lowering
 from fedplug.ops.types import ArraySpec

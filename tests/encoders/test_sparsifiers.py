@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 import fedplug
 from fedplug.encoders import Pipeline, TopK
 from fedplug.encoders.pipeline.pipeline import STC
-from fedplug.encoders.sparsifiers.randomk import RandomK
+from fedplug.encoders.sparsifiers import RandomK
 from fedplug.errors import ConfigError
 from fedplug.ops.types import ArraySpec
 

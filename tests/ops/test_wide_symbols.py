@@ -1,4 +1,4 @@
-"""Tests the code of symbols of 9 to 16 bits: its size, equal bytes on tensors, and what it refuses."""
+"""Tests the code of symbols of 9 to 16 bits: its size, and its refusals."""
 
 from __future__ import annotations
 
@@ -29,18 +29,13 @@ def packed(name, count, bits):
     ("name", "count", "bits"),
     [("normal", 0, 12), ("uniform", 1, 9), ("t", 11, 16), ("equal", 70_001, 9), ("t", 70_001, 12)],
 )
-def test_arrays_and_tensors_have_the_same_code(name, count, bits):
+def test_the_parts_are_joined_again(name, count, bits):
     data = packed(name, count, bits)
     aside, symbols = split_wide(data, count, bits)
-    on_tensors = split_wide(tf.constant(data), tf.constant(count), bits)
-    assert [each.numpy().tobytes() for each in on_tensors] == [aside.tobytes(), symbols.tobytes()]
     rest = np.uint8([7, 8])
     found, code = split_aside(np.concatenate([aside, rest]), count, bits)
     assert (found.tobytes(), code.tobytes()) == (aside.tobytes(), rest.tobytes())
     assert join_wide(aside, symbols, count, bits).tobytes() == data.tobytes()
-    found, code = split_aside(tf.constant(np.concatenate([aside, rest])), count, bits)
-    assert (found.numpy().tobytes(), code.numpy().tobytes()) == (aside.tobytes(), rest.tobytes())
-    assert join_wide(found, tf.constant(symbols), count, bits).numpy().tobytes() == data.tobytes()
 
 
 @pytest.mark.parametrize("name", ["normal", "t"])
@@ -70,7 +65,6 @@ def places(*of):
     return np.array(of, "<u2").view(np.uint8)
 
 
-@pytest.mark.parametrize("as_input", [np.asarray, tf.constant], ids=["arrays", "tensors"])
 @pytest.mark.parametrize(
     ("aside", "found"),
     [
@@ -98,9 +92,9 @@ def places(*of):
         "unused bits",
     ],
 )
-def test_bytes_that_are_no_code_are_refused(as_input, aside, found):
-    with pytest.raises((PayloadError, tf.errors.InvalidArgumentError)):
-        restored(as_input(aside), as_input(np.uint8(found)))
+def test_bytes_that_are_no_code_are_refused(aside, found):
+    with pytest.raises(PayloadError):
+        restored(aside, np.uint8(found))
 
 
 def restored(data, found):

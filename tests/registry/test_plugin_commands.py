@@ -36,7 +36,7 @@ def test_list_shows_every_component_and_every_problem_with_its_fix(capsys):
 def test_list_as_json_says_the_same(capsys):
     assert main(["plugins", "list", "--json"]) == 0
     found = {(entry["kind"], entry["name"]): entry for entry in json.loads(capsys.readouterr().out)}
-    assert found["encoder", "topk"]["target"] == "fedplug.encoders.sparsifiers.topk:TopK"
+    assert found["encoder", "topk"]["target"] == "fedplug.encoders.sparsifiers:TopK"
     assert found["encoder", "acme"]["version"] == "2.5"
     assert found["plugin", "broken_codec"]["status"] == "broken"
 

@@ -11,8 +11,7 @@ from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.coders import Rans
 from fedplug.encoders.pipeline.pipeline import STC, Pipeline
-from fedplug.encoders.quantizers.qsgd import QSGD
-from fedplug.encoders.quantizers.value_form import BlockFloatingPoint
+from fedplug.encoders.quantizers import QSGD, BlockFloatingPoint
 from fedplug.ops.types import Spec
 from fedplug.registry.specs import Capabilities
 

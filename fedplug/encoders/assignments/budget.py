@@ -16,7 +16,7 @@ from fedplug.encoders.base import Encoder, State
 from fedplug.encoders.containers import container_bytes
 from fedplug.encoders.model.statistics import is_statistic
 from fedplug.encoders.pipeline.pipeline import as_encoder
-from fedplug.encoders.quantizers.identity import Identity
+from fedplug.encoders.quantizers import Identity
 from fedplug.errors import CapabilityError, ConfigError
 from fedplug.ops.types import Array, Scalar, Spec
 from fedplug.registry.config import component_config

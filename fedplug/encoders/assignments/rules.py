@@ -13,7 +13,7 @@ from fedplug.encoders.assignment import EncoderAssignment, RateControl, promised
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.model.statistics import layer_mates
 from fedplug.encoders.pipeline.pipeline import as_tensor_encoder
-from fedplug.encoders.quantizers.identity import Identity
+from fedplug.encoders.quantizers import Identity
 from fedplug.errors import ConfigError, UnknownNameError, nearest
 from fedplug.ops.types import Spec
 from fedplug.registry.component import plain, written_argument

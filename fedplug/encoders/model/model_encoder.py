@@ -17,7 +17,7 @@ from fedplug.encoders.containers import Plan
 from fedplug.encoders.model.statistics import is_statistic
 from fedplug.encoders.pipeline.kernel_plan import plan_of
 from fedplug.encoders.pipeline.pipeline import as_encoder
-from fedplug.encoders.quantizers.identity import Identity
+from fedplug.encoders.quantizers import Identity
 from fedplug.encoders.standalone.ef21 import EF21
 from fedplug.errors import CapabilityError, ConfigError, nearest
 from fedplug.ops.types import Array, ArraySpec, Scalar, Spec

@@ -13,7 +13,7 @@ import fedplug.ops as ops
 from fedplug.encoders.arguments import check_number
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.model.model_encoder import ModelEncoder
-from fedplug.encoders.quantizers.identity import Identity
+from fedplug.encoders.quantizers import Identity
 from fedplug.errors import CapabilityError, ConfigError, MissingDependencyError
 from fedplug.ops.lowering import use_lowering
 from fedplug.ops.types import Array, ArraySpec, Scalar, Spec

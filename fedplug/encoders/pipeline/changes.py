@@ -12,7 +12,7 @@ from fedplug.encoders.base import Encoder
 from fedplug.encoders.coders import Rice
 from fedplug.encoders.pipeline.pipeline import Pipeline
 from fedplug.encoders.pipeline.value_coder import ValueCoder
-from fedplug.ops.types import Array, Spec
+from fedplug.ops.types import Array, ArraySpec, Spec
 
 __all__ = ["CHANGES", "ChangeCoder", "change_coder"]
 
@@ -78,5 +78,7 @@ def change_coder(encoder: Encoder, spec: Spec) -> ChangeCoder | None:
     """Returns the coder for an encoder's payloads. None if entries cannot be sent one by one."""
     values = encoder.entry_coder if isinstance(encoder, Pipeline) else None
     if values is None or len(CHANGES + encoder.wire_id) > wire.MAX_WIRE_ID:
+        return None
+    if values.is_wide and not isinstance(spec, ArraySpec):
         return None
     return ChangeCoder(values, spec)

@@ -16,13 +16,13 @@ from fedplug.encoders.base import Encoder, State
 from fedplug.encoders.coders import Rans
 from fedplug.encoders.containers import NOT_FINITE, Buffer, Plan
 from fedplug.encoders.pipeline.pipeline import Pipeline
-from fedplug.encoders.quantizers.identity import Identity
+from fedplug.encoders.quantizers import Identity
 from fedplug.encoders.stages import PackedSymbols
 from fedplug.errors import NonFiniteError
 from fedplug.ops.checks import sums_may_overflow
 from fedplug.ops.device_array import is_on_device
 from fedplug.ops.types import ArraySpec, IndexForm, Scalar, Spec
-from fedplug.ops.wide_layout import BYTE_BITS
+from fedplug.ops.wide_symbols import BYTE_BITS
 
 __all__ = ["KernelPlan", "plan_of"]
 

@@ -13,15 +13,14 @@ import fedplug.wire as wire
 from fedplug.encoders.assignment import Adjustable, Adjustment, EncoderAssignment, adjustment_of
 from fedplug.encoders.base import BodyParts, Encoder, Measured, Payload, State
 from fedplug.encoders.coders import Rice
-from fedplug.encoders.pipeline.body_form import BodyForm
 from fedplug.encoders.pipeline.stage_order import (
     Stage,
     Stages,
     arrange,
 )
-from fedplug.encoders.pipeline.value_coder import ValueCoder
-from fedplug.encoders.quantizers.value_form import Sign
-from fedplug.encoders.sparsifiers.topk import TopK
+from fedplug.encoders.pipeline.value_coder import BodyForm, ValueCoder
+from fedplug.encoders.quantizers import Sign
+from fedplug.encoders.sparsifiers import TopK
 from fedplug.encoders.stages import Quantizer, Selection, Sparsifier
 from fedplug.errors import CapabilityError, ConfigError
 from fedplug.ops.checks import sums_may_overflow
@@ -147,6 +146,8 @@ class Pipeline(Encoder, Measured, Adjustable):
         first: Stage = sparsifier or self.by_role.quantizer
         if "cuda" in first.capabilities.executes_on and "numpy" in common:
             common += ("cuda",)  # what it leaves there, the other stages are given on the host
+        if self.by_role.entropy_coder is not None and self.values.is_wide:
+            common = tuple(kind for kind in common if kind != "tensorflow")
         if not common:
             raise CapabilityError(
                 f"the stages of {self!r} cannot be given the same arrays: one takes only NumPy arrays, "

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from fedplug.encoders.coders import Rice
-from fedplug.encoders.quantizers.identity import Identity, IdentityStage
+from fedplug.encoders.quantizers import Identity, IdentityStage
 from fedplug.encoders.stages import EntropyCoder, IndexCoder, Quantizer, Sparsifier
 from fedplug.errors import CapabilityError, ConfigError
 from fedplug.ops.spec import dtype_for

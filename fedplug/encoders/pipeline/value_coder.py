@@ -1,4 +1,4 @@
-"""The values of a pipeline: a quantizer, and optionally an entropy coder for its symbols."""
+"""The bytes of a pipeline's payload: values by a quantizer and an entropy coder, and their indices."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ import functools
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 import fedplug.ops as ops
-from fedplug.encoders.base import Payload
-from fedplug.encoders.quantizers.value_form import ValueFormQuantizer
-from fedplug.encoders.stages import EntropyCoder, PackedSymbols, Quantizer
+from fedplug.encoders.base import BodyParts, Payload
+from fedplug.encoders.pipeline.stage_order import DEFAULT_INDEX_CODER, DEFAULT_QUANTIZER
+from fedplug.encoders.quantizers import ValueFormQuantizer
+from fedplug.encoders.stages import EntropyCoder, IndexCoder, PackedSymbols, Quantizer
 from fedplug.ops.checks import sums_may_overflow
 from fedplug.ops.spec import dtype_for
-from fedplug.ops.types import Array, DType, PackedValues, Scalar
-from fedplug.ops.wide_layout import BYTE_BITS
+from fedplug.ops.types import Array, DType, PackedValues, Scalar, Spec
 from fedplug.ops.wide_symbols import (
+    BYTE_BITS,
     join_wide,
     pack_wide,
     split_aside,
@@ -27,7 +29,10 @@ from fedplug.ops.wide_symbols import (
 )
 from fedplug.registry.specs import Capabilities
 
-__all__ = ["ValueCoder"]
+__all__ = [
+    "BodyForm",
+    "ValueCoder",
+]
 
 _SOME = 1000
 _dtype = operator.attrgetter("dtype")
@@ -52,6 +57,11 @@ class ValueCoder:
         """The wire ids of both."""
         coder = self.entropy_coder
         return self.quantizer.wire_id if coder is None else f"{self.quantizer.wire_id}+{coder.wire_id}"
+
+    @functools.cached_property
+    def is_wide(self) -> bool:
+        """Whether symbols have more than 8 bits: `fedplug.ops.wide_symbols` takes NumPy arrays only."""
+        return self._some_symbols is not None and self._some_symbols.bits > BYTE_BITS
 
     @property
     def uncompressed(self) -> bool:
@@ -166,8 +176,11 @@ class ValueCoder:
     @property
     def has_symbols(self) -> bool:
         """Whether every value has a symbol of its own, so that a code has parts."""
-        found = self.quantizer.symbols(_SOME, dtype_for(self.capabilities.executes_on, "float32"))
-        return found is not None and bool(found.number == _SOME)
+        return self._some_symbols is not None and bool(self._some_symbols.number == _SOME)
+
+    @functools.cached_property
+    def _some_symbols(self) -> PackedSymbols | None:
+        return self.quantizer.symbols(_SOME, dtype_for(self.capabilities.executes_on, "float32"))
 
     def part(self, data: Array, places: Array, count: Array | int, dtype: DType) -> Array:
         """Returns the code of some of the values: the bytes before the symbols, and their symbols.
@@ -247,3 +260,75 @@ def _unpacked(packed: Array, number: Array | int, bits: int) -> Array:
     if bits > BYTE_BITS:
         return unpack_wide(packed, number, bits)
     return ops.unpack(packed, number, bits, "the symbols of a quantizer")
+
+
+class BodyForm:
+    """Writes and reads the bytes of a pipeline's payload.
+
+    If all entries are sent, the bytes are those of the values. Otherwise they are a sparse body
+    (docs/wire-format.md), and the wire id begins with ``"sparse/1"``.
+
+    Attributes:
+        values: The coder of the values.
+        index_coder: The coder of the indices. None if all entries are sent.
+    """
+
+    SPARSE: ClassVar[str] = "sparse/1"
+
+    def __init__(self, values: ValueCoder, index_coder: IndexCoder | None) -> None:
+        self.values = values
+        self.index_coder = index_coder
+
+    @property
+    def wire_id(self) -> str:
+        """``"sparse/1"`` and the wire ids of all stages but the defaults, or the wire id of the values."""
+        if self.index_coder is None:
+            return self.values.wire_id
+        ids = [self.SPARSE, self.values.wire_id, self.index_coder.wire_id]
+        return "+".join(each for each in ids if each not in _DEFAULTS)
+
+    def to_wire(self, payload: Payload) -> Array:
+        """See `Encoder.to_wire`."""
+        code = self.values.to_bytes(payload)
+        if self.index_coder is None:
+            return code
+        return ops.sparse_body(ops.size(payload["indices"]), payload["index_code"], code)
+
+    def from_wire(self, body: Array, spec: Spec) -> Payload:
+        """See `Encoder.from_wire`. Refuses bytes of another form, and the bytes that a stage refuses."""
+        size = ops.num_elements(spec)
+        if self.index_coder is None:
+            return self.values.from_bytes(body, size, spec.dtype)
+        count, index_code, code = ops.split_sparse_body(body, size)
+        return {
+            **self.values.from_bytes(code, count, spec.dtype),
+            "indices": self.index_coder.decode(index_code, count, size),
+            "index_code": index_code,
+        }
+
+    def decode(self, payload: Payload, spec: Spec) -> Array:
+        """See `Encoder.decode`: the values at their indices, zeros elsewhere."""
+        size = ops.num_elements(spec)
+        if self.index_coder is None:
+            return ops.reshape(self.values.values_of(payload, size, spec.dtype), spec.shape)
+        values = self.values.values_of(payload, ops.size(payload["indices"]), spec.dtype)
+        return ops.reshape(ops.scatter_decode(size, values, payload["indices"]), spec.shape)
+
+    def body_parts(self, body: Array, spec: Spec) -> BodyParts:
+        """See `Measured.body_parts`.
+
+        The bound counts all sets of as many entries, and the entropy of the values' symbols. Indices that
+        both sides draw from a seed have the bound 0.
+        """
+        size = ops.num_elements(spec)
+        if self.index_coder is None:
+            return BodyParts(0, ops.size(body), self.values.entropy_bytes(body, size, spec.dtype))
+        count, index_code, code = ops.split_sparse_body(body, size)
+        bound = self.values.entropy_bytes(code, count, spec.dtype)
+        if not self.index_coder.capabilities.needs_seed:
+            bound = bound + ops.subset_bits(count, size) / 8
+        return BodyParts(ops.size(index_code), ops.size(code), bound)
+
+
+_DEFAULTS = {DEFAULT_QUANTIZER.wire_id, DEFAULT_INDEX_CODER.wire_id}
+"""The wire ids that the wire id of a sparse payload leaves out."""

@@ -9,7 +9,7 @@ import numpy as np
 import fedplug.ops as ops
 from fedplug.encoders.arguments import check_number, check_seed, check_whole
 from fedplug.encoders.base import Encoder, Payload, State
-from fedplug.encoders.sparsity import Sparsity
+from fedplug.encoders.stages import Sparsity
 from fedplug.errors import ConfigError, PayloadError
 from fedplug.ops.scatter import add_selected
 from fedplug.ops.types import Array, Scalar, Spec

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
         symbol_code,
         topk,
         value_code,
-        wide_symbols,
     )
 
 __all__ = [
@@ -49,7 +48,6 @@ __all__ = [
     "symbol_code",
     "topk",
     "value_code",
-    "wide_symbols",
 ]
 
 if not TYPE_CHECKING:  # a type checker would take this for "any name exists"

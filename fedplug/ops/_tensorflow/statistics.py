@@ -8,9 +8,8 @@ import tensorflow as tf
 
 from fedplug.kernels.arguments import whole
 from fedplug.ops._tensorflow.arguments import as_int64, require_whole
-from fedplug.ops._tensorflow.packing import unpack
+from fedplug.ops._tensorflow.packing import packed_size, unpack
 from fedplug.ops._tensorflow.spec import widened
-from fedplug.ops._tensorflow.wide_symbols import unpack_wide
 from fedplug.ops.types import Scalar
 
 
@@ -29,7 +28,9 @@ def subset_bits(count: Scalar, size: Scalar) -> tf.Tensor:
 def symbol_bits(packed: tf.Tensor, count: Scalar, bits: int) -> tf.Tensor:
     bits, count = whole("bits", bits, 1, 16), as_int64("count", count)
     if bits > 8:
-        symbols = unpack_wide(packed, count, bits)
+        high_at = packed_size(count, bits - 8)
+        low = unpack(packed[:high_at], count, bits - 8, "the low bits of symbols")
+        symbols = tf.cast(packed[high_at:], tf.int32) * 2 ** (bits - 8) + tf.cast(low, tf.int32)
     else:
         symbols = packed if bits == 8 else unpack(packed, count, bits, "symbols")
     found = tf.math.bincount(tf.cast(symbols, tf.int32), minlength=2**bits, maxlength=2**bits)

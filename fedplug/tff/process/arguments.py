@@ -11,7 +11,7 @@ import tensorflow_federated as tff
 import fedplug.api as api
 from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.base import Encoder
-from fedplug.encoders.quantizers.identity import Identity
+from fedplug.encoders.quantizers import Identity
 from fedplug.errors import ConfigError
 from fedplug.tff.aggregators.base import Aggregator
 from fedplug.tff.aggregators.sums import Mean

@@ -9,7 +9,7 @@ import numpy as np
 
 import fedplug
 from fedplug.encoders import Encoder
-from fedplug.encoders.sparsity import Sparsity
+from fedplug.encoders.stages import Sparsity
 from fedplug.errors import ArgumentError, CapabilityError
 from fedplug_cuda.arrays import DTYPE_CODES, DeviceArray, as_device_array, require_same_device, stream_handle
 from fedplug_cuda.library import FixedForm, call

@@ -1,1 +1,0 @@
-"""Quantizers: the stage of a pipeline that represents values in fewer bits."""

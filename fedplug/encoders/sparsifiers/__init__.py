@@ -1,1 +1,0 @@
-"""Sparsifiers: the first stage of a pipeline chooses which entries are sent."""
