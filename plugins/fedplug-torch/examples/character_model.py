@@ -34,7 +34,7 @@ Optimizer = Callable[[Iterable[torch.nn.Parameter]], torch.optim.Optimizer]
 class Method(NamedTuple):
     """A method of distributed training."""
 
-    encoder: str
+    encoder: object
     inner_steps: int
     inner: Optimizer
     outer: Optimizer
@@ -97,9 +97,9 @@ METHODS = {
 class Worker:
     """A shard, a copy of the model, and the two optimizers."""
 
-    def __init__(self, number: int, shard: torch.Tensor, method: Method) -> None:
-        self._number, self._shard, self._steps = number, shard, 0
-        self.model = new_model()
+    def __init__(self, number: int, shard: torch.Tensor, method: Method, seed: int) -> None:
+        self._number, self._shard, self._steps, self._seed = number, shard, 0, seed
+        self.model = new_model(seed)
         self._inner = method.inner(self.model.parameters())
         outer = method.outer(self.model.parameters())
         self.outer = fedplug_torch.OuterStep(
@@ -116,21 +116,27 @@ class Worker:
         """Trains this worker's copy."""
         for _ in range(steps):
             self._inner.zero_grad()
-            loss_of(self.model, *draw(self._shard, (self._number, self._steps))).backward()
+            loss_of(self.model, *draw(self._shard, (self._number, self._steps, self._seed))).backward()
             self._inner.step()
             self._steps += 1
 
+    def encode(self) -> dict[str, bytes]:
+        """Returns the payloads for all workers."""
+        return self.outer.encode()
 
-def run(method: Method, text: Text, steps: int) -> list[Point]:
+
+def run(
+    method: Method, text: Text, steps: int, seed: int = 0, worker_class: type[Worker] = Worker
+) -> list[Point]:
     """Trains all workers for ``steps`` steps each."""
     torch.set_num_threads(1)  # sums must not depend on the number of cores
-    workers = [Worker(number, shard, method) for number, shard in enumerate(text.shards)]
+    workers = [worker_class(number, shard, method, seed) for number, shard in enumerate(text.shards)]
     first, largest, interval = workers[0], 0, method.inner_steps // method.fragments
     points = [Point(0, 0, 0, held_out_loss(first.model, text))]
     for done in range(interval, steps + 1, interval):
         for worker in workers:
             worker.train(interval - method.delay)
-        messages = {f"worker {number}": worker.outer.encode() for number, worker in enumerate(workers)}
+        messages = {f"worker {number}": worker.encode() for number, worker in enumerate(workers)}
         largest = max(largest, *(sum(map(len, message.values())) for message in messages.values()))
         for worker in workers:
             worker.train(method.delay)
@@ -161,7 +167,7 @@ def table(curves: dict[str, list[Point]]) -> str:
         every = "step" if method.inner_steps == 1 else f"{method.inner_steps} steps"
         if method.fragments > 1:
             every += f", {method.fragments} fragments in turn"
-        encoder = method.encoder.replace("|", r"\|")
+        encoder = str(method.encoder).replace("|", r"\|")
         lines.append(
             f"| {name} | `{encoder}` | {every} | {last.loss:.3f} | {last.bytes_sent:,} "
             f"| {dense / last.bytes_sent:,.0f}x | {last.largest:,} |"

@@ -95,9 +95,9 @@ class _Block(nn.Module):
         return x + widened
 
 
-def new_model() -> CharacterModel:
-    """Returns a model with the same initial parameters in every call."""
-    torch.manual_seed(0)
+def new_model(seed: int = 0) -> CharacterModel:
+    """Returns a model with the same initial parameters in every call with a seed."""
+    torch.manual_seed(seed)
     return CharacterModel()
 
 
