@@ -12,7 +12,7 @@ import tensorflow_federated as tff
 from numpy.typing import NDArray
 
 from fedplug.codecs.no_update import no_update
-from fedplug.errors import ConfigError, StoreError
+from fedplug.errors import ConfigError
 from fedplug.registry import resolve
 from fedplug.stores.base import StateStore, Tensors
 from fedplug.stores.memory import MemoryStore
@@ -31,11 +31,11 @@ from fedplug.tff.training.client_data import (
     check_weights,
     round_of,
 )
+from fedplug.tff.training.program_state import CommittedRounds
 
 __all__ = [
     "ClientData",
     "ClientDataset",
-    "CommittedRounds",
     "Trainer",
 ]
 
@@ -289,45 +289,6 @@ class Trainer:
     @functools.cached_property
     def _first_client_state(self) -> Structure:
         return self.process.initialize_client()
-
-
-class CommittedRounds(tff.program.ProgramStateManager[object]):
-    """The ``program_state_manager`` of `tff.simulation.run_training_process` if its process is the trainer.
-
-    `Trainer.next` commits a round before the loop saves it, so `save` only checks. A training with only its
-    initial state counts as new, so that the loop evaluates round 0.
-    """
-
-    def __init__(self, trainer: Trainer) -> None:
-        self._trainer = trainer
-
-    async def get_versions(self) -> list[int] | None:
-        """Returns the last finished round, if there is one; a store keeps no older one."""
-        return [self._trainer.last_round] if self._trainer.last_round else None
-
-    async def load(self, version: int, structure: Structure) -> Structure:
-        """Returns the server's state after round ``version``.
-
-        Raises:
-            ProgramStateNotFoundError: It is not the last finished round.
-        """
-        del structure  # the process knows it
-        if version != self._trainer.last_round:
-            raise tff.program.ProgramStateNotFoundError(version)
-        return self._trainer.initialize()
-
-    async def save(self, program_state: Structure, version: int) -> None:
-        """Checks that round ``version`` is in the store.
-
-        Raises:
-            StoreError: It is not, for instance because the loop runs another process than this trainer.
-        """
-        del program_state
-        if version != self._trainer.last_round:
-            raise StoreError(
-                f"round {version} is to be saved, and the last finished round of the trainer is "
-                f"{self._trainer.last_round}; give the loop the trainer itself as its process"
-            )
 
 
 def _is_whole(value: object) -> bool:
