@@ -703,11 +703,12 @@ class AllocatesInItsKernel(BelievesCountsOnNumPy):
 
 
 class ComparesEachWithEach(OnNumPy):
-    """Looks for the nearest neighbour of every number."""
+    """Looks for the nearest neighbours of every eighth number, of so many at once that calls cost little."""
 
     def encode(self, x, state, round_num):
-        for value in x.reshape(-1):
-            np.abs(x - value).min()
+        flat = x.reshape(-1)
+        for begin in range(0, flat.size, 64):
+            np.abs(flat[begin : begin + 64 : 8, None] - flat).min(axis=1)
         return super().encode(x, state, round_num)
 
 
