@@ -41,7 +41,7 @@ Data, networks and learning rate are those of [learning.md](learning.md), in ano
 sends 8 bytes for each parameter. "Changes": the standard deviation of the accuracy between these rounds.
 "Other draws": the same data and weights, but other draws of clients and examples. "Clipped": each update is
 clipped to a norm that 80 % of earlier updates did not exceed, also without compression. The second table of a
-task has the mean of the last {few} rounds only. Trainings that have not run are omitted.
+task has the mean of the last {few} rounds only.
 
 """
 _TITLES = {
