@@ -70,9 +70,7 @@ class ClientCodec:
         self._codec = codec
         self._client = f"client {client_id}"
         self._training = training
-        _, _, encoder = codec.owner.tobytes().decode().partition(": ")
-        signature = {"codec": encoder, "min_size": codec.min_size}
-        self._kept = StoredPending(store.open_process(self._client, signature))
+        self._kept = StoredPending(store.open_process(self._client, codec.signature))
 
     def __repr__(self) -> str:
         return f"ClientCodec({str(self._codec.encoder)!r}, {self._client!r})"

@@ -109,7 +109,8 @@ class Codec:
             raise ArgumentError(f"device is {device!r}; it must be 'cuda' or None")
         self.min_size = min_size
         self._device = device
-        self._owner = owner(encoder)
+        self._text = repr(encoder)
+        self._owner = owner(self._text)
         self._arrays: dict[tuple[tuple[int, ...], np.dtype[np.generic]], _Model] = {}
         self._models: dict[tuple[object, ...], _Model] = {}
 
@@ -117,6 +118,11 @@ class Codec:
     def owner(self) -> NDArray[np.uint8]:
         """The text, as bytes, that identifies this codec under ``"codec"`` in a state."""
         return self._owner
+
+    @property
+    def signature(self) -> dict[str, object]:
+        """The settings by which a store knows the codec of a client again."""
+        return {"codec": self._text, "min_size": self.min_size}
 
     def encode(
         self,

@@ -29,9 +29,9 @@ _CONTROL = "codec/"
 _VERSION = "fedplug state 1"
 
 
-def owner(encoder: object) -> NDArray[np.uint8]:
-    """Returns the text that identifies an encoder's states, as an array."""
-    return np.frombuffer(f"{_VERSION}: {encoder!r}".encode(), np.uint8)
+def owner(encoder: str) -> NDArray[np.uint8]:
+    """Returns the text that identifies the states of an encoder with this text, as an array."""
+    return np.frombuffer(f"{_VERSION}: {encoder}".encode(), np.uint8)
 
 
 class StateForm:
