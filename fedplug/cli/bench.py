@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedplug.cli.arguments import Commands, Parser
 from fedplug.cli.terminal import printable, table
@@ -15,6 +15,7 @@ from fedplug.errors import ConfigError, FedplugError, UnknownNameError
 
 if TYPE_CHECKING:
     from fedplug.diagnostics.bench import EncoderFigures
+    from fedplug.diagnostics.executions import AnyExecution, Arrays
     from fedplug.diagnostics.updates import Update
 
 __all__ = ["add_parser"]
@@ -83,7 +84,7 @@ def add_parser(commands: Commands, common: Parser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from fedplug.diagnostics import bench, rate_distortion
+    from fedplug.diagnostics import bench, executions, rate_distortion
 
     if arguments.threads is not None:
         _set_threads(arguments.threads)
@@ -93,15 +94,19 @@ def _run(arguments: argparse.Namespace) -> int:
     updates = _updates(arguments)
     if arguments.plot and len(updates) > 1:
         raise ConfigError(f"--plot draws one update, and there are {len(updates)}")
-    executions = _executions(arguments)
+    execution: Callable[[str, Arrays], AnyExecution] = (
+        executions.TensorFlowExecution if arguments.tensorflow else executions.CodecExecution
+    )
+    wanted = [each for each in arguments.what if not _is_path(each)]
+    encoders = list(dict.fromkeys(wanted or bench.ENCODERS))
     for update in updates:
-        for name, execution in executions.items():
-            execution(name, update.arrays)
+        for encoder in encoders:
+            execution(encoder, update.arrays)
     found = []
     for number, update in enumerate(updates):
         measured = (
-            bench.measure(name, update, rounds=arguments.rounds, execution=execution)
-            for name, execution in executions.items()
+            bench.measure(encoder, update, rounds=arguments.rounds, execution=execution)
+            for encoder in encoders
         )
         if arguments.json:
             figures = list(measured)
@@ -159,15 +164,6 @@ def _updates(arguments: argparse.Namespace) -> list[Update]:
     found += [updates.read_update(each) for each in arguments.what if _is_path(each)]
     found += [updates.random_update(each) for each in arguments.elements]
     return found or [updates.random_update(_ELEMENTS)]
-
-
-def _executions(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Returns the classes that execute the wanted encoders, by name."""
-    from fedplug.diagnostics import bench, executions
-
-    own = executions.TensorFlowExecution if arguments.tensorflow else executions.CodecExecution
-    wanted = [each for each in arguments.what if not _is_path(each)]
-    return dict.fromkeys(wanted or bench.ENCODERS, own)
 
 
 def _print(
