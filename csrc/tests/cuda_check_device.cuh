@@ -1,5 +1,5 @@
-// Calls of the CUDA kernels: device memory that begins as garbage, random inputs, and functions that return what a
-// kernel wrote. The cases are in cuda_check_cases.h, the times in cuda_check_times.cu.
+// Calls of the CUDA kernels: device memory that begins as garbage, random inputs, and functions that return the
+// results of a kernel. The cases are in cuda_check_cases.h, the times in cuda_check_times.cu.
 #ifndef FEDPLUG_TESTS_CUDA_CHECK_DEVICE_CUH_
 #define FEDPLUG_TESTS_CUDA_CHECK_DEVICE_CUH_
 
@@ -136,26 +136,45 @@ struct DeviceTensor {
   cuda::TopKTensor<T> tensor;
 };
 
-// One call for all tensors, with a k for each.
+template <typename T>
+std::vector<cuda::TopKTensor<T>> TensorsOf(
+    const std::vector<DeviceTensor<T>>& on_device) {
+  std::vector<cuda::TopKTensor<T>> tensors;
+  for (const DeviceTensor<T>& each : on_device) tensors.push_back(each.tensor);
+  return tensors;
+}
+
+// The buffers of one call for all tensors, with a k for each.
+template <typename T>
+struct DeviceSelection {
+  explicit DeviceSelection(const std::vector<TopKInput<T>>& inputs)
+      : on_device(inputs.begin(), inputs.end()),
+        tensors(TensorsOf(on_device)),
+        count(static_cast<std::int64_t>(tensors.size())),
+        workspace(cuda::TopKResidualWorkspaceBytes(tensors.data(), count)),
+        reports(tensors.size()) {}
+
+  Status Queue(NonFinitePolicy policy) const {
+    return cuda::TopKResidual(tensors.data(), count, policy, workspace.data(),
+                              workspace.Bytes(), reports.data(), nullptr);
+  }
+
+  std::vector<DeviceTensor<T>> on_device;
+  std::vector<cuda::TopKTensor<T>> tensors;
+  std::int64_t count;
+  DeviceArray<std::byte> workspace;
+  DeviceArray<cuda::TopKReport> reports;
+};
+
 template <typename T>
 std::vector<TopKOutput<T>> TopK(const std::vector<TopKInput<T>>& inputs,
                                 NonFinitePolicy policy) {
-  std::vector<DeviceTensor<T>> on_device;
-  std::vector<cuda::TopKTensor<T>> tensors;
-  for (const TopKInput<T>& input : inputs) {
-    on_device.emplace_back(input);
-    tensors.push_back(on_device.back().tensor);
-  }
-  const auto count = static_cast<std::int64_t>(tensors.size());
-  const DeviceArray<std::byte> workspace(
-      cuda::TopKResidualWorkspaceBytes(tensors.data(), count));
-  const DeviceArray<cuda::TopKReport> reports(tensors.size());
-  Check(cuda::TopKResidual(tensors.data(), count, policy, workspace.data(),
-                           workspace.Bytes(), reports.data(), nullptr));
-  const auto found = reports.ToVector();
+  const DeviceSelection<T> selection(inputs);
+  Check(selection.Queue(policy));
+  const auto found = selection.reports.ToVector();
   std::vector<TopKOutput<T>> outputs;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const DeviceTensor<T>& tensor = on_device[i];
+    const DeviceTensor<T>& tensor = selection.on_device[i];
     outputs.push_back({tensor.values.ToVector(), tensor.indices.ToVector(),
                        tensor.Residual(inputs[i]), found[i]});
   }

@@ -163,21 +163,8 @@ TEST(CudaDevice, ReportsRefusedSelections) {
 }
 
 TEST(CudaDevice, ReportsRefusedListsAndQueuesNothing) {
-  const auto inputs = InputsOfTeams();
-  std::vector<DeviceTensor<float>> on_device;
-  std::vector<cuda::TopKTensor<float>> tensors;
-  for (const auto& input : inputs) {
-    on_device.emplace_back(input);
-    tensors.push_back(on_device.back().tensor);
-  }
-  const auto count = static_cast<std::int64_t>(tensors.size());
-  const DeviceArray<std::byte> workspace(
-      cuda::TopKResidualWorkspaceBytes(tensors.data(), count));
-  const DeviceArray<cuda::TopKReport> reports(tensors.size());
-  ExpectStopsAtTheFirstRefusal(0, 2, [&] {
-    return cuda::TopKResidual(tensors.data(), count, kError, workspace.data(),
-                              workspace.Bytes(), reports.data(), nullptr);
-  });
+  const DeviceSelection<float> selection(InputsOfTeams());
+  ExpectStopsAtTheFirstRefusal(0, 2, [&] { return selection.Queue(kError); });
 }
 
 TEST(CudaDevice, ReportsAMissingCapacity) {
