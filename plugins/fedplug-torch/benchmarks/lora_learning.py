@@ -107,8 +107,10 @@ def pretrained(count: int) -> CharacterModel:
     finished = sum(path.exists() for path in parts)
     if finished:
         model.load_state_dict(torch.load(parts[finished - 1], weights_only=True))
+    if finished == len(parts):
+        return model
+    text = read_text(1)
     for part in range(finished, 10):  # the rate falls
-        text = read_text(1)
         steps(model, text.shards[0], count // 10, 1e-3 * (1 - part / 10), (part,), 16)
         torch.save(model.state_dict(), parts[part])
         print(f"pre-training {part + 1}/10: {held_out_loss(model, text.held_out):.4f}", flush=True)
