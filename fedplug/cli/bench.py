@@ -94,9 +94,9 @@ def _run(arguments: argparse.Namespace) -> int:
     updates = _updates(arguments)
     if arguments.plot and len(updates) > 1:
         raise ConfigError(f"--plot draws one update, and there are {len(updates)}")
-    execution: Callable[[str, Arrays], AnyExecution] = (
-        executions.TensorFlowExecution if arguments.tensorflow else executions.CodecExecution
-    )
+    execution: Callable[[str, Arrays], AnyExecution] = executions.CodecExecution
+    if arguments.tensorflow:
+        execution = executions.TensorFlowExecution
     wanted = [each for each in arguments.what if not _is_path(each)]
     encoders = list(dict.fromkeys(wanted or bench.ENCODERS))
     for update in updates:
