@@ -11,15 +11,10 @@ from fedplug.registry.first_use import imported_on_first_use
 
 if TYPE_CHECKING:
     from fedplug_ray.context import create_ray_execution_context
-    from fedplug_ray.messages import on_worker
 
-__all__ = ["create_ray_execution_context", "on_worker"]
+__all__ = ["create_ray_execution_context"]
 
-_HOMES = {
-    "create_ray_execution_context": "fedplug_ray.context",
-    "on_worker": "fedplug_ray.messages",
-}
-
+_HOMES = {"create_ray_execution_context": "fedplug_ray.context"}
 
 if not TYPE_CHECKING:  # a type checker would take this for "any name exists"
     __getattr__ = imported_on_first_use(__name__, _HOMES)

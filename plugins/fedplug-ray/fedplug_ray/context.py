@@ -16,8 +16,6 @@ from fedplug.tff.runtime.inprocess.context import (
     create_round_threads,
 )
 from fedplug.tff.runtime.inprocess.executor import InProcessExecutorFactory
-from fedplug_ray.client_values import hand_out, set_apart, take_in, to_arrays
-from fedplug_ray.messages import Value
 from fedplug_ray.pool import WorkerPool
 from fedplug_ray.worker import start_worker
 from fedplug_ray.workers import Limits, Workers
@@ -95,13 +93,6 @@ def _connect(address: str | None = None) -> bool:
     return True
 
 
-class _AsyncContext(InProcessAsyncContext):
-    """Hides values that workers make from TFF."""
-
-    async def invoke(self, comp: object, arg: object) -> Value:
-        return await super().invoke(comp, set_apart(arg))
-
-
 class RayContext(InProcessSyncContext):
     """Runs computations in this process, and the work of their clients on a cluster.
 
@@ -115,12 +106,9 @@ class RayContext(InProcessSyncContext):
     def __init__(self, workers: Workers, width: int, default_num_clients: int, connected: bool) -> None:
         self._connected = connected
         self._workers = workers
-        self._pool = WorkerPool(workers, width)
         rounds = create_round_threads(RuntimeDevice())
-        factory = InProcessExecutorFactory(
-            self._pool, rounds, default_num_clients, take_in=take_in, hand_out=hand_out
-        )
-        super().__init__(_AsyncContext(factory, rounds, to_arrays))
+        factory = InProcessExecutorFactory(WorkerPool(workers, width), rounds, default_num_clients)
+        super().__init__(InProcessAsyncContext(factory, rounds))
 
     def close(self) -> None:
         """Ends the workers, and the connection to the cluster if this context made it."""

@@ -1,11 +1,11 @@
-"""Messages to workers: the work of one client, arguments that a worker makes, and serialized values.
+"""Messages to workers: the work of one client, and serialized values.
 
 Serialized, a tensor is an array, a struct a tuple, and a sequence the graph of its data set.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -17,46 +17,16 @@ from fedplug.tff.runtime.inprocess.values import Clients
 
 __all__ = [
     "ClientTask",
-    "Late",
-    "OnWorker",
     "Shared",
     "Value",
     "columns_of",
     "deserialize",
-    "on_worker",
     "serialize",
 ]
 
 
 Value: TypeAlias = Any
 """A value of an executor: a tensor, a data set, a tuple of values, or the values of all clients."""
-
-
-@dataclass(frozen=True)
-class OnWorker:
-    """A client's argument that a worker makes with `function(*arguments)`."""
-
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...]
-
-
-def on_worker(function: Callable[..., object], *arguments: object) -> OnWorker:
-    """Returns a placeholder for one client's argument, which the worker makes: no data is sent.
-
-    Args:
-        function: A function that returns the value, for instance a `tf.data.Dataset`. Ray pickles it. If a
-            worker dies, another one calls the function again, which must then return an equal value.
-        *arguments: The function's arguments, for instance a client id.
-    """
-    return OnWorker(function, arguments)
-
-
-@dataclass(frozen=True)
-class Late:
-    """A client's value that the worker makes, and its serialized TFF type."""
-
-    source: OnWorker
-    kind: bytes
 
 
 @dataclass(frozen=True)
@@ -115,8 +85,6 @@ def serialize(value: Value) -> Value:
     """
     if isinstance(value, Clients):
         return _Gap()
-    if isinstance(value, Late):
-        return value
     if type(value) is tuple:
         return tuple(map(serialize, value))
     if isinstance(value, DatasetWithState) or (tf.is_tensor(value) and value.dtype == tf.variant):
@@ -131,8 +99,6 @@ def deserialize(value: Value, own: Iterator[Value] | None = None) -> Value:
     if isinstance(value, _Gap):
         assert own is not None
         return next(own)
-    if isinstance(value, Late):
-        return value
     if type(value) is tuple:
         return tuple([deserialize(part, own) for part in value])
     if isinstance(value, _Sequence):

@@ -11,9 +11,7 @@ import tensorflow_federated as tff
 
 from fedplug.tff.runtime.inprocess.invocation import ClientPool, Invocation
 from fedplug.tff.runtime.inprocess.passes import ClientWork
-from fedplug.tff.runtime.inprocess.values import of_client
-from fedplug_ray.client_values import here
-from fedplug_ray.messages import ClientTask, Late, Shared, Value, columns_of, deserialize, serialize
+from fedplug_ray.messages import ClientTask, Shared, Value, columns_of, deserialize, serialize
 from fedplug_ray.worker import described
 from fedplug_ray.workers import Workers
 
@@ -38,28 +36,23 @@ class WorkerPool(ClientPool):
 
     def elsewhere(
         self, work: ClientWork, given: Mapping[str, Value], invocation: Invocation
-    ) -> Callable[[int], Value]:
+    ) -> Callable[[int], Value] | None:
         """Returns the function that has a client's work done on a worker.
 
-        It works here if there is nothing to compute, or if a value cannot be sent, such as a function.
+        None if there is nothing to compute, or if a value cannot be sent, such as a function.
         """
-
-        def in_this_process(client: int) -> Value:
-            mine = {name: here(of_client(value, client)) for name, value in given.items()}
-            return work.run(mine, invocation.of(client))
-
+        if not work.steps:
+            return None
         with self._sending:
             if work not in self._sent:
                 self._sent[work] = _shared(described(work)), _used_parts(work)
             program, used = self._sent[work]
         parts = {name: _only(value, used[name]) for name, value in given.items() if name in used}
         columns = [column for name in parts for column in columns_of(parts[name])]
-        if not work.steps and not any(isinstance(one, Late) for column in columns for one in column):
-            return in_this_process
         try:
             values = _shared({name: serialize(value) for name, value in parts.items()})
         except TypeError:
-            return in_this_process
+            return None
 
         def on_a_worker(client: int) -> Value:
             own = [serialize(column[client]) for column in columns]

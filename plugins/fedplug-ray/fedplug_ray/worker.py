@@ -21,7 +21,6 @@ from fedplug.tff.runtime.inprocess.passes import ClientWork
 from fedplug.tff.runtime.inprocess.planner import client_step, contribution
 from fedplug.tff.runtime.tff_internals import computation_pb2
 from fedplug.tff.runtime.tff_repairs import allow_deep_messages
-from fedplug_ray.client_values import here
 from fedplug_ray.messages import ClientTask, Shared, Value, deserialize, serialize
 
 __all__ = ["Worker", "described", "start_worker"]
@@ -89,7 +88,7 @@ class Worker:
         given = _once(self._values, task.given, _KEPT_VALUES, lambda found: found)
         invocation = Invocation(task.computation, task.of, self._pool)
         with self._may_be_stopped(number, invocation):
-            own = iter([here(deserialize(value)) for value in task.own])
+            own = map(deserialize, task.own)
             values = {name: deserialize(value, own) for name, value in given.items()}
             return serialize(work.run(values, invocation.of(task.client)))
 

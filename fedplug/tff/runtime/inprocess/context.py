@@ -11,7 +11,6 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import tensorflow_federated as tff
@@ -86,18 +85,11 @@ class InProcessAsyncContext(tff.framework.AsyncExecutionContext):
     Args:
         factory: The factory of executors.
         rounds: Threads in which computations are compiled.
-        to_arrays: A function that converts tensors in arguments and results to arrays, such as TFF's
-            `transform_args`.
     """
 
     runs_custom_ops = True
 
-    def __init__(
-        self,
-        factory: InProcessExecutorFactory,
-        rounds: ThreadPoolExecutor,
-        to_arrays: Callable[[Value], Value] = to_arrays,
-    ) -> None:
+    def __init__(self, factory: InProcessExecutorFactory, rounds: ThreadPoolExecutor) -> None:
         self._rounds = rounds
         self._programs: dict[int, Program] = {}
         self._compiling = threading.Lock()

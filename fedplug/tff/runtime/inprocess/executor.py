@@ -25,9 +25,6 @@ from fedplug.tff.runtime.tff_internals import Executor, ExecutorValue, computati
 __all__ = ["InProcessExecutorFactory", "Program", "compile_program"]
 
 
-Compile = Callable[[tff.framework.ConcreteComputation], "Program"]
-
-
 @dataclass(frozen=True)
 class Program:
     """A compiled computation.
@@ -68,8 +65,6 @@ class InProcessExecutorFactory(tff.framework.ExecutorFactory):
         pool: The pool that runs the clients of a round.
         rounds: Threads in which rounds run.
         default_num_clients: Number of clients if the arguments do not determine it.
-        take_in: A function that converts a caller's value, such as `values.ingest`.
-        hand_out: A function that converts a result, such as `values.materialize`.
         device: The device on which values are converted. None: the CPU.
     """
 
@@ -79,24 +74,17 @@ class InProcessExecutorFactory(tff.framework.ExecutorFactory):
         rounds: ThreadExecutor,
         default_num_clients: int,
         *,
-        take_in: Callable[[Value, tff.Type], Value] = ingest,
-        hand_out: Callable[[Value, tff.Type, int], Value] = materialize,
         device: RuntimeDevice | None = None,
     ) -> None:
         self._pool = pool
         self._rounds = rounds
         self._default_num_clients = default_num_clients
-        device = device or RuntimeDevice()
-        self._compile = _on(device, compile_program)
-        self._take_in = _on(device, take_in)
-        self._hand_out = _on(device, hand_out)
+        self._device = device or RuntimeDevice()
 
     def create_executor(self, cardinalities: tff.framework.CardinalitiesType) -> Executor:
         """Returns an executor for this many clients."""
         num_clients = cardinalities.get(tff.CLIENTS, self._default_num_clients)
-        return _InProcessExecutor(
-            num_clients, self._pool, self._rounds, self._compile, self._take_in, self._hand_out
-        )
+        return _InProcessExecutor(num_clients, self._pool, self._rounds, self._device)
 
     def clean_up_executor(self, cardinalities: tff.framework.CardinalitiesType) -> None:
         """Does nothing, because a failed call leaves nothing behind."""
@@ -104,11 +92,12 @@ class InProcessExecutorFactory(tff.framework.ExecutorFactory):
 
 class _Value(ExecutorValue):
     def __init__(
-        self, value: Value, type_signature: tff.Type, hand_out: Callable[[Value, tff.Type], Value]
+        self, value: Value, type_signature: tff.Type, num_clients: int, device: RuntimeDevice
     ) -> None:
         self._value = value
         self._type_signature = type_signature
-        self._hand_out = hand_out
+        self._num_clients = num_clients
+        self._device = device
 
     @property
     def type_signature(self) -> tff.Type:
@@ -119,7 +108,8 @@ class _Value(ExecutorValue):
         return self._value
 
     async def compute(self) -> Value:
-        return self._hand_out(self._value, self._type_signature)
+        with self._device.scope():
+            return materialize(self._value, self._type_signature, self._num_clients)
 
 
 class _InProcessExecutor(Executor):
@@ -128,16 +118,12 @@ class _InProcessExecutor(Executor):
         num_clients: int,
         pool: ClientPool,
         rounds: ThreadExecutor,
-        compile_: Compile,
-        take_in: Callable[[Value, tff.Type], Value],
-        hand_out: Callable[[Value, tff.Type, int], Value],
+        device: RuntimeDevice,
     ) -> None:
         self._num_clients = num_clients
         self._pool = pool
         self._rounds = rounds
-        self._compile = compile_
-        self._take_in = take_in
-        self._hand_out = hand_out
+        self._device = device
 
     def close(self) -> None:
         pass
@@ -146,10 +132,12 @@ class _InProcessExecutor(Executor):
         if isinstance(value, computation_pb2.Computation):
             value = tff.framework.deserialize_computation(value)
         if isinstance(value, tff.framework.ConcreteComputation):
-            value = self._compile(value)
+            with self._device.scope():
+                value = compile_program(value)
         if isinstance(value, Program):
             return self._embed(value, value.type_signature)
-        return self._embed(self._take_in(value, type_spec), type_spec)
+        with self._device.scope():
+            return self._embed(ingest(value, type_spec), type_spec)
 
     async def create_call(self, comp: ExecutorValue, arg: ExecutorValue | None = None) -> _Value:
         program = comp.reference
@@ -175,17 +163,7 @@ class _InProcessExecutor(Executor):
         return self._embed(source.reference[index], source.type_signature[index])
 
     def _embed(self, value: Value, type_signature: tff.Type) -> _Value:
-        return _Value(value, type_signature, lambda v, kind: self._hand_out(v, kind, self._num_clients))
-
-
-def _on(device: RuntimeDevice, convert: Callable[..., Value]) -> Callable[..., Value]:
-    """Returns the function that converts on a device, in any thread."""
-
-    def converted(*arguments: Value) -> Value:
-        with device.scope():
-            return convert(*arguments)
-
-    return converted
+        return _Value(value, type_signature, self._num_clients, self._device)
 
 
 def _run(program: Program, argument: Value, invocation: Invocation) -> Value:
