@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,6 @@ from fedplug.errors import ConfigError, FedplugError, UnknownNameError
 
 if TYPE_CHECKING:
     from fedplug.diagnostics.bench import EncoderFigures
-    from fedplug.diagnostics.executions import AnyExecution, Arrays
     from fedplug.diagnostics.updates import Update
 
 __all__ = ["add_parser"]
@@ -70,9 +69,6 @@ def add_parser(commands: Commands, common: Parser) -> None:
         help="number of threads; default: FEDPLUG_NUM_THREADS, or all cores",
     )
     parser.add_argument(
-        "--tensorflow", action="store_true", help="run the encoders in TensorFlow graphs instead of NumPy"
-    )
-    parser.add_argument(
         "--json",
         action="store_true",
         help="print a JSON object instead of tables; a list for several updates",
@@ -84,7 +80,7 @@ def add_parser(commands: Commands, common: Parser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from fedplug.diagnostics import bench, executions, rate_distortion
+    from fedplug.diagnostics import bench, rate_distortion
 
     if arguments.threads is not None:
         _set_threads(arguments.threads)
@@ -94,20 +90,14 @@ def _run(arguments: argparse.Namespace) -> int:
     updates = _updates(arguments)
     if arguments.plot and len(updates) > 1:
         raise ConfigError(f"--plot draws one update, and there are {len(updates)}")
-    execution: Callable[[str, Arrays], AnyExecution] = executions.CodecExecution
-    if arguments.tensorflow:
-        execution = executions.TensorFlowExecution
     wanted = [each for each in arguments.what if not _is_path(each)]
     encoders = list(dict.fromkeys(wanted or bench.ENCODERS))
     for update in updates:
         for encoder in encoders:
-            execution(encoder, update.arrays)
+            bench.Loop(encoder, update.arrays)
     found = []
     for number, update in enumerate(updates):
-        measured = (
-            bench.measure(encoder, update, rounds=arguments.rounds, execution=execution)
-            for encoder in encoders
-        )
+        measured = (bench.measure(encoder, update, rounds=arguments.rounds) for encoder in encoders)
         if arguments.json:
             figures = list(measured)
         else:
@@ -231,7 +221,6 @@ def _json(arguments: argparse.Namespace, found: Sequence[Found]) -> str:
                 "left_out": list(update.left_out),
             },
             "rounds": arguments.rounds,
-            "execution": "tensorflow" if arguments.tensorflow else "numpy",
             "encoders": [dataclasses.asdict(each) for each in figures],
         }
         objects.append(one)

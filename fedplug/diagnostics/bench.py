@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug.diagnostics.executions import AnyExecution, CodecExecution
-from fedplug.diagnostics.updates import Update
+from fedplug.codecs import codec, decode_model
+from fedplug.codecs.state import ArrayState
+from fedplug.diagnostics.updates import Arrays, Update
+from fedplug.encoders.base import Encoder
 from fedplug.encoders.model.statistics import is_statistic
 from fedplug.errors import CapabilityError, ConfigError
 
-__all__ = ["ENCODERS", "EncoderFigures", "check_rounds", "measure", "timed"]
+__all__ = ["ENCODERS", "EncoderFigures", "Loop", "check_rounds", "measure", "timed"]
 
 ENCODERS = (
     "identity",
@@ -89,54 +91,73 @@ def check_rounds(rounds: int) -> None:
         raise ConfigError(f"rounds is {rounds}; it must be 1 or more")
 
 
-def measure(
-    expression: str,
-    update: Update,
-    *,
-    rounds: int = 1,
-    execution: Callable[[str, Mapping[str, NDArray[np.generic]]], AnyExecution] = CodecExecution,
-) -> EncoderFigures:
+class Loop:
+    """Runs `fedplug.codec` in a steady loop: states and decoded arrays are overwritten."""
+
+    def __init__(self, expression: str, arrays: Arrays) -> None:
+        """Prepares the codec. Raises the errors of `fedplug.codec`."""
+        self._codec = codec(expression)
+        self._arrays = arrays
+        self._out = {name: np.empty_like(array) for name, array in arrays.items()}
+        self._is_one = len(arrays) == 1 and isinstance(self._codec.encoder, Encoder)
+
+    def encode(self, state: ArrayState | None, round_num: int) -> tuple[dict[str, bytes], ArrayState]:
+        """Returns payloads and the next state, which overwrites ``state``. None in the first round."""
+        if not self._is_one:
+            return self._codec.encode_model(self._arrays, state, round_num, in_place=state is not None)
+        [(name, array)] = self._arrays.items()
+        payload, state = self._codec.encode(array, state, round_num, in_place=state is not None)
+        return {name: payload}, state
+
+    def decode(self, payloads: dict[str, bytes]) -> Arrays:
+        """Decodes the payloads."""
+        return decode_model(payloads, out=self._out)
+
+
+def measure(expression: str, update: Update, *, rounds: int = 1) -> EncoderFigures:
     """Encodes the same update in every round, then times one more round and checks each run of it.
 
     Args:
         expression: The expression of an encoder, or of rules, a budget and the like.
         update: The update to encode.
         rounds: Number of rounds, 1 or more.
-        execution: The class that executes the encoder.
 
     Raises:
-        CapabilityError: The encoder does not support this execution, or is not deterministic.
+        CapabilityError: The encoder has no form for NumPy arrays, or is not deterministic.
         ConfigError: The encoder cannot be parsed or does not fit the update, or ``rounds`` is less than 1.
         UnknownNameError: There is no such encoder.
     """
     check_rounds(rounds)
-    run = execution(expression, update.arrays)
+    run = Loop(expression, update.arrays)
     missing = {
         name: np.zeros(x.shape, np.result_type(x.dtype, np.float32)) for name, x in update.arrays.items()
     }
     state, sent = None, 0
     for round_num in range(rounds):
         payloads, state = run.encode(state, round_num)
-        sent += sum(run.sizes(payloads).values())
-        for name, decoded in run.arrays(run.decode(payloads)).items():
+        sent += sum(map(len, payloads.values()))
+        for name, decoded in run.decode(payloads).items():
             missing[name] += update.arrays[name].astype(missing[name].dtype) - decoded
     counted = [name for name in missing if not is_statistic(name)] or list(missing)
     error = sum(_squared(missing[name]) for name in counted)
     whole = rounds**2 * sum(_squared(update.arrays[name]) for name in counted)
 
-    payloads, _ = run.encode(run.copy(state), rounds)
-    received = {name: np.array(x) for name, x in run.arrays(run.decode(payloads)).items()}
+    def copied() -> ArrayState:
+        assert state is not None, "there was a round"
+        return {name: array.copy() for name, array in state.items()}
+
+    payloads, _ = run.encode(copied(), rounds)
+    received = {name: np.array(x) for name, x in run.decode(payloads).items()}
 
     def check_payloads(result: tuple[object, object]) -> None:
-        if not run.equal(result[0], payloads):
+        if result[0] != payloads:
             raise CapabilityError(f"{expression} gave other bytes for the same update, state and round")
 
-    def check_arrays(decoded: object) -> None:
-        arrays = run.arrays(decoded)
-        if not all(np.array_equal(x, arrays[name]) for name, x in received.items()):
+    def check_arrays(decoded: Arrays) -> None:
+        if not all(np.array_equal(x, decoded[name]) for name, x in received.items()):
             raise CapabilityError(f"{expression} gave other numbers for the same bytes")
 
-    encoding = timed(lambda state: run.encode(state, rounds), lambda: run.copy(state), check_payloads)
+    encoding = timed(lambda state: run.encode(state, rounds), copied, check_payloads)
     decoding = timed(run.decode, lambda: payloads, check_arrays)
     return EncoderFigures(
         encoder=expression,

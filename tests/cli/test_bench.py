@@ -88,7 +88,7 @@ def test_json_figures_are_objects_with_attribute_names(capsys):
     assert main(command) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["update"]["elements"] == 2000
-    assert (found["rounds"], found["execution"]) == (2, "numpy")
+    assert found["rounds"] == 2
     assert {"fedplug", "numpy", "processor", "simd", "kernel_threads"} <= found["environment"].keys()
     assert found["encoders"][0].keys() == {field.name for field in dataclasses.fields(bench.EncoderFigures)}
 

@@ -39,7 +39,6 @@ def command(*arguments):
         ["run", str(EXAMPLES / "digits.toml")],
         ["examples", "run", "digits"],
         *[["examples", "run", path.stem] for path in sorted(EXAMPLES.glob("*.py"))],
-        ["bench", "--tensorflow", "--elements", "1000", "identity"],
     ],
 )
 def test_a_command_that_needs_it_ends_with_one_line(arguments):

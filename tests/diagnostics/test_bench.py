@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import types
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 import fedplug
-from fedplug.diagnostics import bench, executions
+from fedplug.diagnostics import bench
 from fedplug.diagnostics.bench import timed
 from fedplug.diagnostics.updates import Update, random_update
 from fedplug.errors import CapabilityError
@@ -81,7 +82,7 @@ def test_the_selection_can_be_measured():
     assert all(each.nmse < 1 for each in found if each.encoder != "randomk(0.01)")  # it is unbiased
 
 
-class Forgetful(executions.CodecExecution):
+class Forgetful(bench.Loop):
     """Gives other bytes, or other numbers, from some call on."""
 
     def __init__(self, expression, arrays, *, encodings=10**6, decodings=10**6):
@@ -104,26 +105,10 @@ class Forgetful(executions.CodecExecution):
 @pytest.mark.parametrize(
     ("when", "message"), [({"encodings": 5}, "gave other bytes"), ({"decodings": 5}, "gave other numbers")]
 )
-def test_a_timed_run_with_another_result_is_an_error(when, message):
+def test_a_timed_run_with_another_result_is_an_error(monkeypatch, when, message):
+    monkeypatch.setattr(bench, "Loop", functools.partial(Forgetful, **when))
     with pytest.raises(CapabilityError, match=message):
-        bench.measure("topk(0.1)", UPDATE, execution=lambda *given: Forgetful(*given, **when))
-
-
-@pytest.mark.needs("tensorflow")
-@pytest.mark.parametrize("expression", ["topk(0.01)", "topk(0.01, scope='model') | qsgd(8)"])
-def test_everything_but_the_time_is_the_same_in_tensorflow(expression):
-    in_tensorflow, here = (
-        bench.measure(expression, FLOAT32, rounds=3, execution=execution)
-        for execution in (executions.TensorFlowExecution, executions.CodecExecution)
-    )
-    assert in_tensorflow.bytes_per_element == here.bytes_per_element
-    assert in_tensorflow.nmse == pytest.approx(here.nmse, rel=1e-6)
-
-
-@pytest.mark.needs("tensorflow")
-def test_server_controlled_encoders_are_refused_in_tensorflow():
-    with pytest.raises(CapabilityError, match="it can be timed without --tensorflow"):
-        executions.TensorFlowExecution("budget('topk(0.1)', 500)", MODEL.arrays)
+        bench.measure("topk(0.1)", UPDATE)
 
 
 def test_every_run_has_its_own_argument_and_is_checked():
