@@ -20,14 +20,13 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
-from fedplug.encoders.quantizers.qsgd import QSGD
-from fedplug.encoders.quantizers.value_form import Codebook
 from fedplug_torch import decode
 
 from fedplug.diagnostics.environment import environment
 from fedplug.encoders import Pipeline, Selection, Sparsifier
 from fedplug.encoders.base import State
 from fedplug.encoders.coders import Rans
+from fedplug.encoders.quantizers import QSGD, Codebook
 from fedplug.ops.types import Array, Scalar
 from fedplug.registry.specs import Capabilities
 
