@@ -1,15 +1,9 @@
-"""Receivers of tensors hold the bits of the sender's, also over a socket and after a kill."""
+"""Receivers of tensors hold the bits of the sender's."""
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
-import threading
-
 import fedplug_torch
 import pytest
-import stream_weights
 import torch
 
 import fedplug
@@ -77,33 +71,3 @@ def test_errors_name_the_tensor():
     server.publish({"x": torch.ones(300)})
     with pytest.raises(PayloadError, match="max_bytes"):
         fedplug_torch.Receiver(max_bytes=1000).apply(server.message())
-
-
-# The example -----------------------------------------------------------------------------------------------
-
-
-def test_two_serving_processes_one_of_them_killed_end_with_the_trainers_bits():
-    done = subprocess.run(
-        [sys.executable, stream_weights.__file__], capture_output=True, text=True, timeout=240, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "the second serving process is killed" in done.stdout
-    assert re.search(r"started again, the second one begins with version [0-9a-f]{16}\n", done.stdout)
-    found = re.search(r"(\d+) messages took ([\d,]+) bytes instead of ([\d,]+)\n", done.stdout)
-    messages, sent, plain = (int(number.replace(",", "")) for number in found.groups())
-    # The first message to each process is a whole model; a busy process skips some versions.
-    assert sent < (2 + (messages - 2) / 10) * plain / messages
-    assert done.stdout.endswith("both serving processes hold the trainer's bits\n")
-
-
-def test_a_request_with_a_foreign_version_gets_the_whole_weights(monkeypatch):
-    with stream_weights.Weights() as trainer:
-        threading.Thread(target=trainer.serve_forever, daemon=True).start()
-        version = trainer.versions.publish(stream_weights.new_model().state_dict())
-        port = trainer.server_address[1]
-        for other in (None, "hostile", version[::-1]):
-            assert stream_weights.receive(port, other) == trainer.versions.message()
-        monkeypatch.setattr(stream_weights, "MAX_BYTES", 1000)
-        with pytest.raises(ValueError, match="more than 1000 bytes"):
-            stream_weights.receive(port, None)
-        trainer.shutdown()
