@@ -43,7 +43,7 @@ def revocable(optimizer: torch.optim.Optimizer) -> Iterator[StepOn]:
                 ]  # the list stays the same
             for p, mine in copies.items():
                 if p in state:
-                    state[mine] = _copied(state.pop(p))
+                    state[mine] = copy.deepcopy(state.pop(p))
             optimizer.step()
             after = {stepped.get(key, key): value for key, value in state.items()}
         finally:
@@ -63,17 +63,6 @@ def revocable(optimizer: torch.optim.Optimizer) -> Iterator[StepOn]:
 def _replace(changed: dict[K, object], items: Mapping[K, object]) -> None:
     changed.clear()
     changed.update(items)
-
-
-def _copied(value: object) -> object:
-    """Returns a copy of an optimizer's state of a parameter."""
-    if isinstance(value, torch.Tensor):
-        return value.detach().clone()
-    if isinstance(value, dict):
-        return {key: _copied(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_copied(item) for item in value]
-    return copy.deepcopy(value)
 
 
 def flat_state(
