@@ -182,21 +182,6 @@ class Fragment:
 
         return load
 
-    def require_masters(self, masters: Mapping[str, torch.Tensor]) -> None:
-        """Raises ArgumentError unless each parameter has a master of its shape."""
-        for name, p in self.parameters.items():
-            if name not in masters or masters[name].shape != p.shape:
-                found = f"has the shape {list(masters[name].shape)}" if name in masters else "is missing"
-                raise ArgumentError(f"the master of parameter {name!r}{list(p.shape)} {found}")
-
-    def refresh(self, masters: Mapping[str, torch.Tensor]) -> None:
-        """Copies the anchors to masters, or a parameter's element where it is not the anchor's."""
-        with torch.no_grad():
-            for name, p in self._shards().items():
-                anchor = self._anchor[name].to(p.device)
-                is_shared = _unchanged(anchor.to(p.dtype), p)
-                local_shard(masters[name]).copy_(torch.where(is_shared, anchor, p.to(anchor.dtype)))
-
     def _present_forms(self) -> dict[str, str]:
         return {name: f"{form(p)} on {p.device}" for name, p in self.parameters.items()}
 

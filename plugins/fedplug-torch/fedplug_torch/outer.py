@@ -56,7 +56,7 @@ class OuterStep:
 
     Outer steps of 16-bit parameters are computed in float32. An inner optimizer that keeps float32 masters of
     such parameters overwrites them in its next step, and so undoes every outer step: give the masters to this
-    class as ``parameters``, or call `refresh`.
+    class as ``parameters``.
 
     Attributes:
         optimizer: The outer optimizer. Its learning rate may change between steps.
@@ -149,7 +149,6 @@ class OuterStep:
         self._exchange = OuterExchange(
             OwnGroup(process_group, alone=self._delay > 0), in_background=self._delay > 0
         )
-        self._written = set(self._fragments)
 
     @property
     def message(self) -> dict[str, bytes] | None:
@@ -263,33 +262,12 @@ class OuterStep:
         if accepted and pending is not None:
             self.bytes_sent += sum(map(len, pending.values()))
             self.dense_bytes += fragment.dense_bytes
-        self._written.add(fragment)
         self.outer_step += 1
         self.inner_step = 0
 
     def __repr__(self) -> str:
         steps = f"outer_step={self.outer_step}, inner_step={self.inner_step}"
         return f"OuterStep({len(self._parameters)} parameters, {steps})"
-
-    @torch.no_grad()
-    def refresh(self, masters: NamedTensors) -> None:
-        """Copies the new values of parameters to the float32 masters of an inner optimizer.
-
-        Call it when `step` has returned True, or after `apply`, `load_state_dict` or `join`. Only parameters
-        that these calls have written since the last refresh are copied.
-
-        Args:
-            masters: The masters by name of the parameter. Others are ignored.
-
-        Raises:
-            ArgumentError: A parameter has no master, or one of another shape. Nothing has changed.
-        """
-        found = named(masters)
-        for fragment in self._written:
-            fragment.require_masters(found)
-        for fragment in self._written:
-            fragment.refresh(found)
-        self._written = set()
 
     @_normal_mode
     @torch.no_grad()
@@ -355,7 +333,6 @@ class OuterStep:
             load()
         for name in _COUNTERS:
             setattr(self, name, int(state[name]))
-        self._written = set(self._fragments)
 
     @_normal_mode
     @torch.no_grad()

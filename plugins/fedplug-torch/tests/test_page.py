@@ -14,7 +14,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 PAGE = (Path(__file__).parents[3] / "docs/torch.md").read_text(encoding="utf-8")
-HOOK, FIXED, REPLICAS, APART, MASTERS, FRAGMENTS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+HOOK, FIXED, REPLICAS, APART, FRAGMENTS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 def new_model():
@@ -61,16 +61,6 @@ def test_workers_exchange_messages_without_torch_distributed():
         models[0][0].weight += 1
     run(APART, workers=workers)
     assert torch.equal(models[0][0].weight, models[1][0].weight)
-
-
-def test_masters_get_the_outer_step(one_rank):
-    model = new_model().bfloat16()
-    masters = {name: p.detach().float() for name, p in model.named_parameters()}
-    outer = fedplug_torch.OuterStep(model, "identity", inner_steps=1)
-    with torch.no_grad():
-        model[0].weight += 1
-    run(MASTERS, outer=outer, masters=masters)
-    assert torch.equal(masters["0.weight"].bfloat16(), model[0].weight)
 
 
 def test_the_fragments_fit_the_model():

@@ -56,7 +56,9 @@ def test_small_mean_changes_add_up(dtype):
         model = torch.nn.Linear(10, 10, bias=False).to(dtype)
         torch.nn.init.ones_(model.weight)
         optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-        workers.append((model, outer_step(model, optimizer)))
+        workers.append(
+            (model, fedplug_torch.OuterStep(model, "identity", inner_steps=1, optimizer=optimizer))
+        )
     for interval in range(100):
         with torch.no_grad():
             workers[interval % 4][0].weight.add_(unit)
@@ -67,43 +69,9 @@ def test_small_mean_changes_add_up(dtype):
         assert ((model.weight.double() - 1) / unit - 25).abs().max() <= 1
 
 
-def outer_step(model, optimizer=None, **arguments):
-    return fedplug_torch.OuterStep(
-        model, "identity", inner_steps=arguments.get("fragments", 1), optimizer=optimizer, **arguments
-    )
-
-
-@pytest.mark.parametrize("alpha", [0.0, 0.5])
-def test_masters_of_an_inner_optimizer_can_be_refreshed(alpha):
-    model = torch.nn.Linear(10, 10).bfloat16()
-    masters = {name: p.detach().float() for name, p in model.named_parameters()}
-    outer = outer_step(model, fragments=2, fragment_update_alpha=alpha)
-    outer.refresh(masters)
-    before = {name: master.clone() for name, master in masters.items()}
-    for name, p in model.named_parameters():
-        p.data.copy_(masters[name].sub_(0.3))  # an inner step
-    (sent,) = message = outer.encode()
-    outer.apply({"me": message})
-    parameters = dict(model.named_parameters())
-    written = parameters[sent].clone()
-    outer.refresh(masters)
-    assert torch.equal(masters[sent].bfloat16(), written)
-    assert alpha or not torch.equal(masters[sent], written.float())  # more digits than the parameter has
-    (other,) = masters.keys() - {sent}
-    assert torch.equal(masters[other], before[other] - 0.3)  # its fragment was not exchanged
-
-
-def test_masters_of_other_parameters_are_refused():
-    outer = outer_step(torch.nn.Linear(10, 10).bfloat16())
-    with pytest.raises(ArgumentError, match=r"master of parameter 'bias'\[10\] is missing"):
-        outer.refresh({"weight": torch.zeros(10, 10)})
-    with pytest.raises(ArgumentError, match=r"'weight'\[10, 10\] has the shape \[10\]"):
-        outer.refresh({"weight": torch.zeros(10), "bias": torch.zeros(10)})
-
-
 @pytest.mark.parametrize("attribute", ["main_param", "_hp_mapping"])
 def test_parameters_that_are_linked_to_masters_are_refused(attribute):
     model = torch.nn.Linear(10, 10).bfloat16()
     setattr(model.weight, attribute, model.weight.detach().float())
     with pytest.raises(ArgumentError, match=r"'weight' has a float32 master .* pass the masters"):
-        outer_step(model)
+        fedplug_torch.OuterStep(model, "identity", inner_steps=1)
