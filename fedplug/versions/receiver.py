@@ -14,7 +14,8 @@ import fedplug.wire as wire
 from fedplug.codecs.decoding import DEFAULT_MAX_BYTES, decode
 from fedplug.codecs.wire_ids import WireIds, value_coder_of
 from fedplug.differences.arrays import WIRE_ID as EXACT
-from fedplug.differences.arrays import decode_array
+from fedplug.differences.arrays import as_bytes, decode_array
+from fedplug.differences.dtypes import dtype_name, dtype_of
 from fedplug.differences.models import decode_payloads
 from fedplug.encoders.pipeline.changes import CHANGES, ChangeCoder
 from fedplug.errors import (
@@ -175,8 +176,11 @@ class Receiver:
             self._kept.commit(
                 0 if last is None else last + 1,
                 client_states={},
-                server_state=model,
-                metadata={"version": version, "names": list(model)},
+                server_state={name: as_bytes(array) for name, array in model.items()},  # of any dtype
+                metadata={
+                    "version": version,
+                    "arrays": [(name, dtype_name(a.dtype), a.shape) for name, a in model.items()],
+                },
             )
         self._model, self._version = dict(model), version
 
@@ -188,7 +192,10 @@ class Receiver:
             return
         if stored is None:
             return
-        model = {name: stored[name] for name in kept.metadata["names"]}
+        model = {
+            name: stored[name].view(dtype_of(dtype)).reshape(shape)
+            for name, dtype, shape in kept.metadata["arrays"]
+        }
         if version_of(model) == kept.metadata["version"]:
             for array in model.values():
                 array.flags.writeable = False

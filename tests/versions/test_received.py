@@ -6,6 +6,7 @@ import random
 import shutil
 import struct
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
@@ -65,6 +66,16 @@ def test_a_stored_model_is_there_after_a_restart(tmp_path, messages):
         restarted = fedplug.Receiver(store, "a")
         assert restarted.version == second
         assert_same_bits(restarted.model, expected)
+
+
+def test_a_stored_model_has_any_dtype_of_a_message():
+    dtypes = "complex128", "longdouble", "M8[s]", "U3", ml_dtypes.int4, ml_dtypes.float8_e4m3b11fnuz
+    arrays = {str(dtype): np.arange(4).reshape(2, 2).astype(dtype) for dtype in dtypes}
+    server = fedplug.Broadcaster()
+    server.publish(arrays)
+    with fedplug.open_store("memory://") as store:
+        receiver_of(server.message(), store=store, client_id="a")
+        assert_same_bits(fedplug.Receiver(store, "a").model, arrays)
 
 
 def test_a_kill_at_any_moment_leaves_the_old_version_or_the_new_one(tmp_path, messages):
