@@ -22,7 +22,7 @@ __all__ = ["file_name_of", "open_checkpoint"]
 _INDEX = ".safetensors.index.json"
 
 
-def open_checkpoint(path: Path) -> tuple[Parts, int]:
+def open_checkpoint(path: str | Path) -> tuple[Parts, int]:
     """Opens a safetensors file, an index.json, or a folder with an index.json.
 
     Returns:
@@ -32,6 +32,7 @@ def open_checkpoint(path: Path) -> tuple[Parts, int]:
         ArgumentError: It is none of these, or a file is damaged.
         OSError: A file cannot be read.
     """
+    path = Path(path)
     if path.is_dir():
         path = _index_in(path)
     if not path.name.endswith(".json"):
@@ -39,11 +40,12 @@ def open_checkpoint(path: Path) -> tuple[Parts, int]:
         return single, single.size
     with open_regular(path) as file:
         index = file.read()
-    parts, size = _Files(), len(index)
+    parts, size = _Files([path]), len(index)
     parts.add(path.name, {HEADER: np.frombuffer(index, np.uint8)})
     for name in _shards(path, index):
         shard = SafetensorsFile(path.with_name(name))
         parts.add(name, shard)
+        parts.files += shard.files
         size += shard.size
     return parts, size
 
@@ -66,7 +68,8 @@ def file_name_of(name: str) -> str | None:
 class _Files(Parts):
     """The parts of several files: each name with the file and its name there."""
 
-    def __init__(self) -> None:
+    def __init__(self, files: list[Path]) -> None:
+        self.files = files
         self._places: dict[str, tuple[Mapping[str, NDArray[np.generic]], str]] = {}
 
     def add(self, file_name: str, parts: Mapping[str, NDArray[np.generic]]) -> None:

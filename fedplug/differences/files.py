@@ -24,7 +24,9 @@ Progress = Callable[[str], None]
 _FREE_BYTES = 2**30
 
 
-def diff_files(old: Path, new: Path, output: Path, progress: Progress | None = None) -> None:
+def diff_files(
+    old: str | Path, new: str | Path, output: str | Path, progress: Progress | None = None
+) -> None:
     """Writes the difference between two checkpoints to a file, which appears whole or not at all.
 
     Args:
@@ -34,11 +36,12 @@ def diff_files(old: Path, new: Path, output: Path, progress: Progress | None = N
         progress: A function that follows the work.
 
     Raises:
-        ArgumentError: A checkpoint is damaged, or none, or ``output`` is something else than a file.
+        ArgumentError: A checkpoint is damaged, or none. ``output`` is something else than a file, or a file
+            of a checkpoint.
         OSError: A file cannot be read or written.
     """
     before, after = open_checkpoint(old)[0], open_checkpoint(new)[0]
-    with whole_file(output) as file:
+    with whole_file(_beside(output, before.files + after.files)) as file:
         parts = encode_model(before, after)
         file.write(next(parts))  # the list of the arrays
         for name, part in zip(after, parts, strict=True):
@@ -48,25 +51,32 @@ def diff_files(old: Path, new: Path, output: Path, progress: Progress | None = N
 
 
 def patch_files(
-    old: Path, step: Path, output: Path, *, max_bytes: float | None = None, progress: Progress | None = None
+    old: str | Path,
+    step: str | Path,
+    output: str | Path,
+    *,
+    max_bytes: float | None = None,
+    progress: Progress | None = None,
 ) -> None:
     """Writes the new checkpoint, equal to the encoder's byte for byte. It appears whole or not at all.
 
     Args:
         old: The checkpoint that the difference was made from.
         step: The untrusted file of `diff_files`.
-        output: The file to write, or the new folder of a checkpoint with several files.
+        output: The file to write, which may be ``old``, or the new folder of a checkpoint with several files.
         max_bytes: Maximum size of the new checkpoint; by default twice the old one and 1 GiB.
         progress: A function that follows the work.
 
     Raises:
         PayloadError: The difference is corrupt or too large, or was made from another checkpoint.
-        ArgumentError: ``old`` is damaged, or no checkpoint. ``output`` exists and must be a new folder, or
-            ``max_bytes`` is not a number of at least 0.
+        ArgumentError: ``old`` is damaged, or no checkpoint. ``output`` is ``step``, or exists and must be a
+            new folder. ``max_bytes`` is not a number of at least 0.
         OSError: A file cannot be read or written.
     """
     before, size = open_checkpoint(old)
     limit = 2 * size + _FREE_BYTES if max_bytes is None else wire.check_max_bytes(max_bytes)
+    step = Path(step)
+    output = _beside(output, [step])
     with open_regular(step) as message, ExitStack() as whole, ExitStack() as shard:
         file: BinaryIO | None = None
         folder: Path | None = None
@@ -87,15 +97,24 @@ def patch_files(
             raise PayloadError(f"{step} is the difference of an empty model, and no checkpoint")
 
 
-def describe_file(step: Path) -> list[ArrayDifference]:
+def describe_file(step: str | Path) -> list[ArrayDifference]:
     """Reads the contents of a difference between checkpoints, array by array.
 
     Raises:
         PayloadError: The file is no difference between models, or corrupt.
         OSError: The file cannot be read.
     """
-    with open_regular(step) as message:
+    with open_regular(Path(step)) as message:
         return describe(MessageReader(message))
+
+
+def _beside(output: str | Path, inputs: list[Path]) -> Path:
+    """Returns the place of a result. Raises ArgumentError if it would replace an input."""
+    output = Path(output)
+    for path in inputs:
+        if output.exists() and output.samefile(path):
+            raise ArgumentError(f"{output} is read for the result; name another file to write")
+    return output
 
 
 def _file_begun(name: str) -> str | None:

@@ -44,8 +44,13 @@ class _Place(NamedTuple):
 
 
 class Parts(Mapping[str, NDArray[np.generic]]):
-    """Arrays by name, in order and each read on access; a subclass says where they are."""
+    """Arrays by name, in order and each read on access; a subclass says where they are.
 
+    Attributes:
+        files: The files that have them.
+    """
+
+    files: list[Path]
     _places: dict[str, Any]
 
     def __iter__(self) -> Iterator[str]:
@@ -73,7 +78,7 @@ class SafetensorsFile(Parts):
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.files = [path]
         with open_regular(path) as file:
             self._version = _version(file)
             self.size = os.fstat(file.fileno()).st_size
@@ -85,10 +90,11 @@ class SafetensorsFile(Parts):
     def __getitem__(self, name: str) -> NDArray[np.generic]:
         place = self._places[name]
         data = np.empty(place.end - place.begin, np.uint8)
-        with open_regular(self.path) as file:
+        (path,) = self.files
+        with open_regular(path) as file:
             file.seek(place.begin)
             if _version(file) != self._version or file.readinto(data.data) < data.size:  # type: ignore[attr-defined]
-                raise ArgumentError(f"{self.path} changed while it was read; do it again")
+                raise ArgumentError(f"{path} changed while it was read; do it again")
         array: NDArray[np.generic] = data.view(place.dtype).reshape(place.shape)
         return array
 

@@ -84,7 +84,9 @@ def test_a_patched_file_has_the_bytes_of_the_new_one(tmp_path):
 def test_a_patched_folder_has_the_files_of_the_new_one(tmp_path, shards):
     old, new = write_sharded(tmp_path / "old", 0), write_sharded(tmp_path / "new", 1e-6, shards)
     step, result = tmp_path / "step.fedplug", tmp_path / "result"
-    diff_files(old / "model.safetensors.index.json", new, step)
+    diff_files(str(old / "model.safetensors.index.json"), new, step)
+    with pytest.raises(ArgumentError, match="name another file"):
+        diff_files(old, new, new / f"model-00001-of-0000{shards}.safetensors")
     patch_files(old, step, result)
     assert contents(result) == contents(new)
     with pytest.raises(ArgumentError, match="exists"):
@@ -226,6 +228,10 @@ def test_the_commands(tmp_path, capsys):
     assert cli.main(["patch", str(old), step, "-o", str(result), "--max-bytes", "5"]) == 2
     assert cli.main(["diff", str(old), "-o", step]) == 2
     assert cli.main(["diff", "--info", step, step]) == 2
+    before = contents(tmp_path)
+    assert cli.main(["diff", str(old), str(new), "-o", str(old)]) == 2
+    assert cli.main(["patch", str(old), step, "-o", step]) == 2
+    assert contents(tmp_path) == before
 
 
 def test_the_memory_is_that_of_the_largest_tensor(tmp_path):
