@@ -252,5 +252,6 @@ def _form(state: Arrays) -> _Form:
 
 
 def _require_form(whose: str, state: Arrays, form: _Form) -> None:
-    if (found := _form(state)) != form:
+    found = _form(state) if isinstance(state, Mapping) else state
+    if found != form:
         raise StateError(f"the state of {whose} must be {form}, not {found}")

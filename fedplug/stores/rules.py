@@ -29,6 +29,7 @@ __all__ = [
 _SHOWN = 3
 _WIDTH = 60
 _CONTEXT = 20
+_BITS = 63  # of a signed number of a database
 
 
 def check_text(kind: str, text: str) -> str:
@@ -49,7 +50,7 @@ def folder_of(url: str, prefix: str) -> str:
         ConfigError: The URL has another form.
     """
     path = url.removeprefix(prefix)
-    if path == url or not path:
+    if path == url or not path or "\0" in path:
         raise ConfigError(f"{url!r}: write '{prefix}relative/path' or '{prefix}/absolute/path'")
     if path.startswith("~"):  # shells expand it only at the start of a word
         raise ConfigError(f"{url!r}: write the home folder in full, as '{prefix}/home/...'")
@@ -82,6 +83,8 @@ def check_round(process_id: str, last_round: int | None, round_num: int) -> int:
         number = operator.index(round_num)
     except TypeError as error:
         raise StoreError(f"a round number must be an integer, not {round_num!r}") from error
+    if number.bit_length() > _BITS:
+        raise StoreError(f"a round number has at most {_BITS} bits, not {number.bit_length()}")
     if last_round is not None and number != last_round + 1:
         raise StoreError(
             f"process {process_id!r} holds round {last_round}, so the next commit is round {last_round + 1}, "
@@ -111,8 +114,8 @@ def check_commit(
 
 def check_keep_rounds(keep_rounds: int) -> int:
     """Returns ``keep_rounds``. Raises `ConfigError` unless it is a positive integer."""
-    if not isinstance(keep_rounds, int) or keep_rounds < 1:
-        raise ConfigError(f"keep_rounds is {keep_rounds!r}; it must be 1 or more")
+    if not isinstance(keep_rounds, int) or keep_rounds < 1 or keep_rounds.bit_length() > _BITS:
+        raise ConfigError(f"keep_rounds is {keep_rounds!r}; it must be 1 or more, and less than 2^{_BITS}")
     return keep_rounds
 
 

@@ -139,7 +139,7 @@ def _arguments(url: str) -> tuple[str, int]:
     """Splits a URL into the path and the number of rounds to keep."""
     place, separator, count = url.rpartition(_OPTION)
     path = rules.folder_of(place if separator else url, _PREFIX)
-    if separator and not (count.isascii() and count.isdigit()):
+    if separator and not (count.isascii() and count.isdigit() and len(count) < 20):
         raise ConfigError(f"{url!r}: keep_rounds must be a number, as in {_OPTION}5")
     return path, int(count) if separator else 1
 

@@ -300,8 +300,9 @@ def test_what_does_not_fit_is_refused():
     for weight in (0, -1, np.nan, np.inf, "3", None, np.ones(2)):
         with pytest.raises(ArgumentError, match="must be a number above 0"):
             masked.encode(update, masked.init_client(), message, weight=weight)
-    with pytest.raises(StateError, match="'residual'"):
-        masked.encode(update, {}, message)
+    for state in ({}, None):
+        with pytest.raises(StateError, match="'residual'"):
+            masked.encode(update, state, message)
     with pytest.raises(ArgumentError, match="67 integers"):
         masked.decode(np.zeros(5, np.int64), masked.init_server())
     vector, _ = masked.encode(update, masked.init_client(), message)

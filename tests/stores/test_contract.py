@@ -60,6 +60,12 @@ def test_an_invalid_state_is_refused_and_nothing_is_committed(process, arguments
     assert process.client_ids() == []
 
 
+def test_a_round_number_that_no_database_holds_is_refused(process):
+    with pytest.raises(StoreError, match="at most 63 bits"):
+        process.commit(2**63, client_states={}, server_state={})
+    assert process.last_round is None
+
+
 def test_another_signature_is_refused_with_the_difference_and_a_remedy(store, process):
     other = {"model": [["w", [3, 3], "float32"]], "encoder": {"name": "topk", "count": 5}}
     with pytest.raises(StoreMismatchError) as caught:

@@ -54,7 +54,8 @@ def test_an_unknown_scheme_names_the_nearest():
 
 
 @pytest.mark.parametrize(
-    "url", ["", "runs/state", "sqlite:", "sqlite://", "sqlite:///", "sqlite://x", "memory://x"]
+    "url",
+    ["", "runs/state", "sqlite:", "sqlite://", "sqlite:///", "sqlite:///a\0b", "sqlite://x", "memory://x"],
 )
 def test_an_invalid_store_url_is_refused(url):
     with pytest.raises(ConfigError):

@@ -69,7 +69,7 @@ def test_the_option_is_part_of_the_url_and_of_the_config(tmp_path):
         assert store.get_config() == {"path": f"{tmp_path}/what?", "keep_rounds": 1}
 
 
-@pytest.mark.parametrize("count", ["", "0", "-1", "x", "1.5", "5&x=1"])
+@pytest.mark.parametrize("count", ["", "0", "-1", "x", "1.5", "5&x=1", f"{2**63}", "9" * 5000])
 def test_an_invalid_number_of_rounds_is_refused(tmp_path, count):
     with pytest.raises(ConfigError, match="keep_rounds"):
         open_store(f"sqlite:///{tmp_path}/s?keep_rounds={count}")
