@@ -76,42 +76,25 @@ class CapabilityChecks(EncoderSubject):
             False, "encode gives the same whatever the state; then needs_client_state should be False"
         )
 
+    @after("test_a_round_done_again_later_has_the_same_result")
     @on_each_execution
     def test_payload_and_residual_add_up(self) -> None:
+        """Tries first rounds, many rounds of one client, and rounds that it missed before the next one."""
         encoder = self.make_encoder()
         keeping = [spec for spec in self.specs() if conserves(encoder.init_state(spec))]
         if not keeping:
             raise NotApplicable("it keeps no residual without momentum")
         firsts = (step for step in self.first_steps() if conserves(step.state))
         later = (step for spec in keeping for step in self.history(encoder, spec))
-        for step in [*firsts, *later]:
+        long = [step for step in self.long_history(encoder) if conserves(step.state)]
+        for step in [*firsts, *later, *long]:
             self.expect_conserved(encoder, step)
-
-    @after("test_payload_and_residual_add_up")
-    @on_each_execution
-    def test_nothing_gets_lost_in_later_rounds(self) -> None:
-        encoder = self.make_encoder()
-        steps = [step for step in self.long_history(encoder) if conserves(step.state)]
-        if not steps:
-            raise NotApplicable("it keeps no residual without momentum")
-        for step in steps:
-            self.expect_conserved(encoder, step)
-
-    @after(
-        "test_a_round_done_again_later_has_the_same_result",
-        "test_payload_and_residual_add_up",
-        "test_nothing_gets_lost_in_later_rounds",
-    )
-    @on_each_execution
-    def test_a_residual_outlasts_missed_rounds(self) -> None:
-        encoder = self.make_encoder()
-        kept = [step for step in self.long_history(encoder) if conserves(step.state)]
-        if not kept:
-            raise NotApplicable("it keeps no residual without momentum")
-        state, last = kept[-1].next_state, len(kept) - 1
-        for missed in (1, 5):
-            case = kept[-1].case._replace(what=f"a tensor after {missed} missed rounds")
-            encoded = encoder.encode(case.x, state, self.on.round_num(last + missed + 1))
+        for missed in (1, 5) if long else ():
+            case, state = (
+                long[-1].case._replace(what=f"a tensor after {missed} missed rounds"),
+                long[-1].next_state,
+            )
+            encoded = encoder.encode(case.x, state, self.on.round_num(len(long) + missed))
             self.expect_conserved(encoder, Step(case, state, *encoded))
 
     @on_each_execution

@@ -239,17 +239,6 @@ class StateStoreSuite(Suite, abc.ABC):
             expect.same_tensors("client", one.read_clients(["c"])["c"], state_of(1))
 
     @after(_BASICS)
-    def test_threads_may_use_it_one_after_the_other(self) -> None:
-        with self._process() as process, ThreadPoolExecutor(1) as thread:
-            try:
-                thread.submit(_commit, process, 0, {"c": state_of(0)}).result()
-            except Exception as error:
-                raise expect.ConformanceError(
-                    f"a commit in another thread than the one that opened the store raises {error!r}"
-                ) from error
-            expect.that(process.last_round == 0, f"its round is {process.last_round} to the first thread")
-
-    @after("test_threads_may_use_it_one_after_the_other")
     def test_threads_may_use_it_at_the_same_time(self) -> None:
         last = 3
         with self._store() as store, ThreadPoolExecutor(4) as threads:
@@ -279,7 +268,7 @@ class StateStoreSuite(Suite, abc.ABC):
                     expect.same_tensors(f"client {client!r}, committed by a thread", state, expected)
                 process.verify()
 
-    @after("test_threads_may_use_it_one_after_the_other")
+    @after(_BASICS)
     def test_of_two_threads_that_commit_one_round_one_is_refused(self) -> None:
         with self._process() as process, ThreadPoolExecutor(2) as threads:
             _commit(process, 0, {"a": state_of(0)})

@@ -68,15 +68,6 @@ class SendsZeros(Quiet):
         return tuple(tf.zeros_like(value) for value in update), state
 
 
-class RemembersOnSelf(Quiet):
-    rounds = 0
-
-    def finish(self, accumulator, state):
-        update, state = super().finish(accumulator, state)
-        self.rounds += 1
-        return tuple(value / self.rounds for value in update), state
-
-
 class AddsInPlace(Quiet):
     def accumulate(self, accumulator, update, weight):
         if tf.executing_eagerly() and accumulator["weight"] > 0:
@@ -185,7 +176,6 @@ BAD = [
     ("test_a_round_without_clients_gives_zeros", NanForNobody),
     ("test_the_same_clients_give_the_same_bits", AddsNoise),
     ("test_clients_matter", SendsZeros),
-    ("test_one_round_leaves_nothing_behind_but_the_state", RemembersOnSelf),
     ("test_its_arguments_are_not_changed", AddsInPlace),
     ("test_merging_accumulators_of_neighbours_is_like_one_accumulator", KeepsTheLast),
     ("test_doubling_all_weights_changes_nothing", Absolute),

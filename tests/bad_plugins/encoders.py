@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-import itertools
 import math
 from typing import ClassVar
 
@@ -110,18 +109,6 @@ class Dice(Grid):
     def encode(self, x, state, round_num):
         noise = tf.random.uniform(x.shape, dtype=tf.float64)
         return {"values": tf.cast(tf.floor(tf.cast(x, tf.float64) + noise), x.dtype)}, {}
-
-
-class StateOnSelf(Whole):
-    """Counts calls on the instance and encodes differently in the fifth."""
-
-    def __init__(self):
-        self._calls = itertools.count()
-
-    def encode(self, x, state, round_num):
-        a = x + state["residual"]
-        values = tf.round(a) if next(self._calls) != 4 else tf.round(a / 2)
-        return {"values": values}, {"residual": a - values}
 
 
 class KeepsTheLast(Whole):
@@ -234,14 +221,6 @@ class StateNeverRead(StateNeverWritten):
         return super().encode(x, state, round_num)[0], {"memory": x}
 
 
-class LosesSome(Whole):
-    """Keeps only half of the residual."""
-
-    def encode(self, x, state, round_num):
-        payload, next_state = super().encode(x, state, round_num)
-        return payload, {"residual": next_state["residual"] / 2}
-
-
 class LosesSomeLater(Whole):
     """Resets the residual every ten rounds."""
 
@@ -336,13 +315,6 @@ class RoundsUp(Whole):
     """Claims that the norm never grows, although rounding can increase it."""
 
     capabilities = Capabilities(needs_client_state=True, bounded_sensitivity=True)
-
-
-class ClaimsADtype(Whole):
-    def encode(self, x, state, round_num):
-        if x.dtype == tf.bfloat16:
-            raise TypeError("bfloat16 is too coarse")
-        return super().encode(x, state, round_num)
 
 
 class Biased(Grid):
@@ -442,14 +414,6 @@ class EagerOnly(Whole):
         a = x + state["residual"]
         values = tf.round(a) if tf.executing_eagerly() else tf.floor(a)
         return {"values": values}, {"residual": a - values}
-
-
-class ConvertsToNumPy(Whole):
-    """Works only in eager execution."""
-
-    def encode(self, x, state, round_num):
-        rounded = np.round(np.asarray(x + state["residual"]))
-        return {"values": tf.constant(rounded)}, {"residual": x + state["residual"] - rounded}
 
 
 class AnotherTwin(Whole):
@@ -869,7 +833,6 @@ BAD = [
     ("test_its_config_survives_json_and_makes_an_equal_component", ConfigForgetsAnArgument),
     ("test_its_methods_can_be_called_and_return_what_they_should", ReturnsNoState),
     ("test_equal_encoders_give_equal_bits", Dice),
-    ("test_nothing_is_shared_between_clients", StateOnSelf),
     ("test_a_round_done_again_later_has_the_same_result", RemembersByItself),
     ("test_it_keeps_nothing_of_a_client_on_itself", KeepsTheLast),
     ("test_its_arguments_are_not_changed", Scribbler),
@@ -883,9 +846,8 @@ BAD = [
     ("test_it_has_state_exactly_if_it_declares_that_it_needs_some", DeclaresStateItHasNot),
     ("test_its_state_is_written_and_read", StateNeverWritten),
     ("test_its_state_is_written_and_read", StateNeverRead),
-    ("test_payload_and_residual_add_up", LosesSome),
-    ("test_nothing_gets_lost_in_later_rounds", LosesSomeLater),
-    ("test_a_residual_outlasts_missed_rounds", Forgets),
+    ("test_payload_and_residual_add_up", LosesSomeLater),
+    ("test_payload_and_residual_add_up", Forgets),
     ("test_a_memory_is_the_sum_of_its_sent_differences", RemembersWhatItDidNotSend),
     ("test_a_memory_comes_near_to_a_tensor_that_stays", AddsWholeTensors),
     ("test_lossless_means_bit_for_bit", NotLossless),
@@ -900,7 +862,6 @@ BAD = [
     ("test_bounded_sensitivity_means_that_no_norm_grows", RoundsUp),
     ("test_no_entry_is_further_off_than_its_error_bound", MissesItsBound),
     ("test_payloads_of_a_fixed_size_have_one_size_for_every_content_and_round", ClaimsAFixedSize),
-    ("test_every_dtype_it_declares_goes_there_and_back", ClaimsADtype),
     ("test_its_wire_id_names_a_frozen_layout", LongWireId),
     ("test_its_wire_id_names_a_frozen_layout", UnnumberedWireId),
     ("test_sent_values_are_received", LossyWire),
@@ -927,7 +888,6 @@ BAD = [
     ("test_donated_residuals_give_the_same_bits", ReadsWhatItGaveAway),
     ("test_no_array_is_sent_that_is_not_finite", SendsWhatNobodyTakes),
     ("test_it_is_read_without_its_configuration", ReadsAnotherConfiguration),
-    ("test_it_makes_no_numpy_arrays_of_its_arguments", ConvertsToNumPy),
     ("test_a_graph_equals_eager_execution", EagerOnly),
     ("test_compiled_ops_and_their_references_give_the_same", AnotherTwin),
     ("test_a_tff_process_sends_the_bytes_of_eager_execution", TensorOnSelf),

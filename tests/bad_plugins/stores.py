@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import threading
 import zlib
 
 import numpy as np
@@ -325,17 +324,6 @@ def _forgets(self):
 GOOD = [Kept, Files]
 
 
-def _own_thread(self):
-    if threading.get_ident() != self.thread:
-        raise StoreError("it is used in another thread than that which opened it")
-    Kept.check(self)
-
-
-def _claim_for_thread(self, folder):
-    self.thread = threading.get_ident()
-    Kept.claim(self, folder)
-
-
 BAD = [
     ("test_a_new_process_is_empty", store("Nobody", {"client_ids": _starts_with_nobody})),
     ("test_a_committed_round_is_read_back", store("NoMetadata", commit(_forgetful))),
@@ -363,10 +351,6 @@ BAD = [
     (
         "test_two_handles_of_one_process_see_the_same_rounds",
         store("RoundPerHandle", {"last_round": property(_own_round), "commit": _own_commit}),
-    ),
-    (
-        "test_threads_may_use_it_one_after_the_other",
-        store("OfOneThread", check=_own_thread, claim=_claim_for_thread),
     ),
     ("test_threads_may_use_it_at_the_same_time", store("OneBuffer", commit(_one_buffer))),
     (
