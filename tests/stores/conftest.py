@@ -10,11 +10,7 @@ import pytest
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-OF_MANY_CRASHES = (
-    "test_model",
-    "test_sqlite_damage",
-    "test_sqlite_traces",
-)
+OF_MANY_CRASHES = ("test_model", "test_sqlite_damage")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

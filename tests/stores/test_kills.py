@@ -36,6 +36,13 @@ def test_a_store_killed_again_and_again_has_a_complete_round_every_time(tmp_path
     kill(tmp_path / "s", 0.05)
 
 
+def test_a_commit_waits_for_the_disk(tmp_path):
+    """SQLite's own tests cover power cuts with these settings."""
+    with SqliteStore(tmp_path / "s") as store:
+        settings = [store._database._pragma(name) for name in ("synchronous", "journal_mode")]
+    assert settings == [2, "wal"]
+
+
 def test_a_kill_in_the_middle_of_a_slow_commit_leaves_one_round(tmp_path):
     if shutil.which("strace") is None or subprocess.run([*SLOWLY, "true"], check=False).returncode:
         pytest.skip("strace is not installed, or may not be used")
