@@ -18,8 +18,7 @@ from typing import Any
 
 from fedplug import pictures
 
-KERNELS = ["kernel, drop", "kernel, error"]
-OPS = ["op, error"]
+OURS = ["kernel", "op"]
 PEERS = ["TensorFlow composite", "NumPy argpartition", "torch.topk"]
 ABOUT_TOPK = (
     "The floor is `residual += delta` in NumPy, on one thread. The kernel updates the residual in place;",
@@ -65,21 +64,21 @@ def milliseconds(ways: dict[str, float], way: str) -> str:
 
 
 def topk_table(run: dict[str, Any]) -> list[str]:
-    header = ["n", "k / n", "floor, ms", *(f"{way}, x floor" for way in KERNELS + OPS)]
+    header = ["n", "k / n", "floor, ms", *(f"{way}, x floor" for way in OURS)]
     header += [f"speed-up over {way}" for way in PEERS]
     rows = [
         [f"{n:.0e}", str(share), milliseconds(ways, "floor")]
-        + [ratio(ways, way, "floor") for way in KERNELS + OPS]
-        + [ratio(ways, way, "kernel, drop") for way in PEERS]
+        + [ratio(ways, way, "floor") for way in OURS]
+        + [ratio(ways, way, "kernel") for way in PEERS]
         for (n, share), ways in medians(run, "topk", "n", "share").items()
     ]
     return table(header, rows)
 
 
 def data_table(run: dict[str, Any]) -> list[str]:
-    header = ["data", "k / n", "floor, ms", *(f"{way}, x floor" for way in KERNELS)]
+    header = ["data", "k / n", "floor, ms", "kernel, x floor"]
     rows = [
-        [fill, str(share), milliseconds(ways, "floor")] + [ratio(ways, way, "floor") for way in KERNELS]
+        [fill, str(share), milliseconds(ways, "floor"), ratio(ways, "kernel", "floor")]
         for (fill, share), ways in medians(run, "data", "fill", "share").items()
     ]
     return table(header, rows)
@@ -187,8 +186,8 @@ def draw(run: dict[str, Any], stem: Path) -> None:
         axes[0].set_ylabel(quantity)
         pictures.label_lines(axes[-1], ends)
 
-    floors = [(way, way, "floor") for way in KERNELS]
-    peers = [(peer, peer, "kernel, drop") for peer in PEERS if any(peer in ways for ways in cases.values())]
+    floors = [("kernel", "kernel", "floor")]
+    peers = [(peer, peer, "kernel") for peer in PEERS if any(peer in ways for ways in cases.values())]
     pictures.save(
         Path(f"{stem}_floor.svg"), 9, 4, partial(paint, panels=floors, quantity="time / floor", floor=True)
     )

@@ -52,8 +52,8 @@ def time_ops() -> None:
 
             @tf.function(autograph=False)
             def select(delta: tf.Tensor, residual: tf.Tensor, n: int = n) -> tf.Tensor:
-                found = ops.topk_residual(delta, residual, n // 100, on_nonfinite="drop", lowering="fused")
-                return found.nonfinite
+                found = ops.topk_residual(delta, residual, n // 100, lowering="fused")
+                return found.indices[:1]
 
             @tf.function(autograph=False)
             def same(delta: tf.Tensor) -> tf.Tensor:

@@ -27,7 +27,7 @@ from fedplug.diagnostics.environment import processor
 
 DTYPES = {"float32": np.float32, "float64": np.float64}
 LEVELS = ("avx512", "avx2", "neon")
-SIZES, SHARES, POLICIES = (100_000, 1_000_000, 10_000_000), (0.001, 0.01, 0.1, 0.4), ("drop", "error")
+SIZES, SHARES = (100_000, 1_000_000, 10_000_000), (0.001, 0.01, 0.1, 0.4)
 TURNS = 3
 
 
@@ -66,13 +66,13 @@ def times_us() -> dict[str, float]:
             residual = np.zeros(n, dtype)
             add, sums = floor(pool, threads), np.zeros(n, dtype)
             medians[f"{name} {n}"] = median_us(lambda delta, add=add, sums=sums: add(delta, sums), turns)
-            for share, policy in itertools.product(SHARES, POLICIES):
+            for share in SHARES:
                 out = np.ones(int(n * share), dtype), np.ones(int(n * share), np.int32)
 
-                def select(delta, residual=residual, policy=policy, out=out):
-                    kernels.topk_residual(delta, residual, len(out[0]), on_nonfinite=policy, out=out)
+                def select(delta, residual=residual, out=out):
+                    kernels.topk_residual(delta, residual, len(out[0]), out=out)
 
-                medians[f"{name} {n} {share} {policy}"] = median_us(select, turns)
+                medians[f"{name} {n} {share}"] = median_us(select, turns)
     return medians
 
 
@@ -106,19 +106,16 @@ def main() -> None:
     for level in LEVELS:
         if turns[0][level, 1] is None:
             continue
-        columns = [
-            f"floor, {t}, us | drop, {t}, x | error, {t}, x" for t in ("1 thread", f"{threads[1]} threads")
-        ]
+        columns = [f"floor, {t}, us | kernel, {t}, x" for t in ("1 thread", f"{threads[1]} threads")]
         print(f"\n## {level}\n\n| dtype | n | k / n | {' | '.join(columns)} |")
-        print("|" + " --- |" * 9)
+        print("|" + " --- |" * 7)
         for name, n, share in itertools.product(DTYPES, SIZES, SHARES):
             cells = []
             for t in threads:
                 least = statistics.median(turn[level, t][f"{name} {n}"] for turn in turns)
                 cells.append(f"{least:.4g}")
-                for policy in POLICIES:
-                    times = (turn[level, t][f"{name} {n} {share} {policy}"] for turn in turns)
-                    cells.append(f"{statistics.median(times) / least:.3g}")
+                times = (turn[level, t][f"{name} {n} {share}"] for turn in turns)
+                cells.append(f"{statistics.median(times) / least:.3g}")
             print(f"| {name} | {n:.0e} | {share} | {' | '.join(cells)} |")
 
 

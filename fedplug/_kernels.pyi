@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from fedplug.types import Array, ByteBuffer, DType, IndexForm, OnNonFinite, Scalar, ValueForm, Values
+from fedplug.types import Array, ByteBuffer, DType, IndexForm, Scalar, ValueForm, Values
 
 built_from: str
 
@@ -15,7 +15,6 @@ def topk_residual(
     residual: Array | None,
     k: Array | int,
     *,
-    on_nonfinite: OnNonFinite = "error",
     out: tuple[Array, Array] | None = None,
     residual_out: Array | None = None,
 ) -> tuple[Values, NDArray[np.int32]]:
@@ -31,10 +30,6 @@ def topk_residual(
         residual: The residual of earlier rounds; n elements, the dtype of ``delta``. Updated in place unless
             ``residual_out`` is given. None means zeros, and needs ``residual_out``.
         k: Number of entries to select; 0 or more. More than n means all.
-        on_nonfinite: ``"error"`` refuses NaN and infinite sums and changes nothing. An update in place must
-            then check every sum before it writes, which reads both arrays once more. ``"drop"`` counts such a
-            sum as zero: it leaves nothing in ``residual``, and is selected, as a zero, only if there are
-            fewer than k others. :func:`count_nonfinite` counts them in advance.
         out: ``(values, indices)`` of an earlier call, to write to. For large k this saves most of the time,
             as fresh memory costs more than the selection.
         residual_out: An array for the new residual; n elements, the dtype of ``delta``.
@@ -45,7 +40,7 @@ def topk_residual(
 
     Raises:
         ArgumentError: An array cannot be used, two differ in size or share memory, or ``k`` is negative.
-        NonFiniteError: A sum is NaN or infinite, under ``"error"``. ``count`` of the error has their number.
+        NonFiniteError: A sum is NaN or infinite. ``count`` of the error has their number. Nothing is changed.
         MemoryError: No data is lost. A residual updated in place may hold the sums (as for k = 0), which
             contain the delta. With ``residual_out`` it is unchanged.
 
@@ -63,13 +58,12 @@ def grouped_topk_residual(
     residuals: Sequence[Array | None],
     k: Array | int | Sequence[int],
     *,
-    on_nonfinite: OnNonFinite = "error",
     out: tuple[Array, Array] | None = None,
     residuals_out: Sequence[Array] | None = None,
 ) -> tuple[Values, NDArray[np.int32], NDArray[np.int64]]:
     """Selects as :func:`topk_residual` does, from a list of tensors, which are not concatenated.
 
-    The list is one update: under ``"error"``, a sum that is not finite leaves all residuals unchanged.
+    The list is one update: a sum that is not finite leaves all residuals unchanged.
 
     Args:
         deltas: One array or more. Any shapes, float32 or float64.
@@ -77,7 +71,6 @@ def grouped_topk_residual(
             is given. Then any of them may be None, for zeros.
         k: One number for each tensor, or one number for all tensors together. Of equal magnitudes, the latter
             selects those in the earlier tensor, then those with the lower index.
-        on_nonfinite: See :func:`topk_residual`.
         out: See :func:`topk_residual`.
         residuals_out: An array for each new residual, with the size and dtype of its delta.
 
@@ -89,7 +82,7 @@ def grouped_topk_residual(
     Raises:
         ArgumentError: An array cannot be used, there is not one residual or one k for each tensor, or the
             tensors of a single k have 2**31 elements or more together.
-        NonFiniteError: A sum is NaN or infinite, under ``"error"``. The message names the first tensor.
+        NonFiniteError: A sum is NaN or infinite. The message names the first tensor.
     """
 
 def chunked_topk_residual(
@@ -131,8 +124,6 @@ def chunked_topk_residual(
 
 def count_nonfinite(delta: Array, residual: Array | None) -> int:
     """Counts the entries of ``delta + residual`` that are NaN or infinite.
-
-    The policy ``"drop"`` of :func:`topk_residual` counts these as zero.
 
     Args:
         delta: n elements in any shape, float32 or float64.

@@ -13,7 +13,6 @@ __all__ = [
     "ByteBuffer",
     "DType",
     "IndexForm",
-    "OnNonFinite",
     "Scalar",
     "Spec",
     "ValueForm",
@@ -22,7 +21,6 @@ __all__ = [
 ]
 
 IndexForm: TypeAlias = Literal["rice", "gaps"]
-OnNonFinite: TypeAlias = Literal["error", "drop"]
 ValueForm: TypeAlias = Literal["float16", "bfloat16", "qsgd", "nearest", "sign", "codebook", "bounded", "bfp"]
 
 

@@ -17,6 +17,7 @@ namespace {
 using topk::CheckSizes;
 using topk::PlainDelta;
 using topk::Selection;
+using topk::Sums;
 using topk::Undoable;
 using topk::UndoLogs;
 using topk::Update;
@@ -25,18 +26,15 @@ using topk::ZeroDelta;
 // REQUIRES: the sizes are checked, row_splits may be null
 template <typename T>
 Status Select(std::vector<Update<T>> updates, std::int64_t k,
-              NonFinitePolicy policy, Parallel& parallel, T* values,
-              std::int32_t* indices, std::int64_t* row_splits,
-              std::int64_t* non_finite) {
+              Parallel& parallel, T* values, std::int32_t* indices,
+              std::int64_t* row_splits, std::int64_t* non_finite) {
   SimdLevel level;
   if (Status status = FindSimdLevel(&level); !status.ok()) return status;
   const ScratchLease scratch;
   UndoLogs<T> logs;
-  if (policy == NonFinitePolicy::kError && topk::IsWorthALog(updates)) {
-    logs.Attach(&updates, &scratch->undo);
-  }
-  Selection<T> selection(updates, k, policy, Undoable::kWhileItMayRefuse, level,
-                         parallel, scratch);
+  if (topk::IsWorthALog(updates)) logs.Attach(&updates, &scratch->undo);
+  Selection<T> selection(updates, k, Sums::kUnchecked,
+                         Undoable::kWhileItMayRefuse, level, parallel, scratch);
   bool selected = false;
   try {
     selected = selection.Run(values, indices);
@@ -49,7 +47,6 @@ Status Select(std::vector<Update<T>> updates, std::int64_t k,
     return topk::Refuse(
         updates, topk::CountNonFiniteIn(updates, level, parallel), non_finite);
   }
-  *non_finite = selection.dropped();
   if (row_splits != nullptr) selection.WriteRowSplits(row_splits);
   return {};
 }
@@ -94,21 +91,21 @@ Status OfTensor(std::size_t tensor, const Status& status) {
 
 template <typename T>
 Status TopKResidual(const T* delta, const T* residual_in, T* residual_out,
-                    std::int64_t n, std::int64_t k, NonFinitePolicy policy,
-                    Parallel& parallel, T* values, std::int32_t* indices,
+                    std::int64_t n, std::int64_t k, Parallel& parallel,
+                    T* values, std::int32_t* indices,
                     std::int64_t* non_finite) {
   *non_finite = 0;
   if (Status status = CheckSizes(n, k); !status.ok()) return status;
   const PlainDelta<T> source(delta);
   return Select<T>({UpdateOf<T>({delta, residual_in, residual_out, n}, source)},
-                   k, policy, parallel, values, indices, nullptr, non_finite);
+                   k, parallel, values, indices, nullptr, non_finite);
 }
 
 template <typename T>
 Status GroupedTopKResidual(const std::vector<TensorUpdate<T>>& tensors,
-                           std::int64_t k, NonFinitePolicy policy,
-                           Parallel& parallel, T* values, std::int32_t* indices,
-                           std::int64_t* row_splits, std::int64_t* non_finite) {
+                           std::int64_t k, Parallel& parallel, T* values,
+                           std::int32_t* indices, std::int64_t* row_splits,
+                           std::int64_t* non_finite) {
   *non_finite = 0;
   std::int64_t n = 0;
   for (std::size_t t = 0; t < tensors.size(); ++t) {
@@ -124,15 +121,14 @@ Status GroupedTopKResidual(const std::vector<TensorUpdate<T>>& tensors,
                 "than 2^31; give each its own"};
   }
   const std::vector<PlainDelta<T>> sources = SourcesOf(tensors);
-  return Select(UpdatesOf(tensors, sources), k, policy, parallel, values,
-                indices, row_splits, non_finite);
+  return Select(UpdatesOf(tensors, sources), k, parallel, values, indices,
+                row_splits, non_finite);
 }
 
 template <typename T>
 Status GroupedTopKResidual(const std::vector<TensorUpdate<T>>& tensors,
                            const std::vector<std::int64_t>& ks,
-                           NonFinitePolicy policy, Parallel& parallel,
-                           T* values, std::int32_t* indices,
+                           Parallel& parallel, T* values, std::int32_t* indices,
                            std::int64_t* row_splits, std::int64_t* non_finite) {
   *non_finite = 0;
   SimdLevel level;
@@ -151,10 +147,10 @@ Status GroupedTopKResidual(const std::vector<TensorUpdate<T>>& tensors,
   std::vector<Update<T>> updates = UpdatesOf(tensors, sources);
   const ScratchLease scratch;
   UndoLogs<T> logs;
-  const bool logged =
-      policy == NonFinitePolicy::kError && topk::IsWorthALog(updates);
-  if (logged) logs.Attach(&updates, &scratch->undo);
-  if (policy == NonFinitePolicy::kError && !logged) {
+  const bool logged = topk::IsWorthALog(updates);
+  if (logged) {
+    logs.Attach(&updates, &scratch->undo);
+  } else {
     const auto counts = topk::CountNonFiniteIn(updates, level, parallel);
     if (std::any_of(counts.begin(), counts.end(),
                     [](std::int64_t count) { return count > 0; })) {
@@ -162,11 +158,9 @@ Status GroupedTopKResidual(const std::vector<TensorUpdate<T>>& tensors,
     }
   }
 
-  // Every sum has been checked, or may be dropped, or the writes can be undone.
-  const auto policy_of_each =
-      logged ? NonFinitePolicy::kError : NonFinitePolicy::kDrop;
+  // Every sum has been checked, or the writes can be undone.
+  const Sums sums = logged ? Sums::kUnchecked : Sums::kFinite;
   std::atomic<bool> refused{false};
-  std::atomic<std::int64_t> dropped{0};
   std::vector<char> done(updates.size());
   const auto undo = [&] {
     for (std::size_t t = 0; t < updates.size(); ++t) {
@@ -180,13 +174,12 @@ Status GroupedTopKResidual(const std::vector<TensorUpdate<T>>& tensors,
   const auto select = [&](std::size_t t, Parallel& threads) {
     if (refused) return;
     const ScratchLease of_its_own;
-    Selection<T> selection({updates[t]}, ks[t], policy_of_each,
-                           Undoable::kAfterwards, level, threads, of_its_own);
+    Selection<T> selection({updates[t]}, ks[t], sums, Undoable::kAfterwards,
+                           level, threads, of_its_own);
     if (!selection.Run(values + row_splits[t], indices + row_splits[t])) {
       refused = true;
       return;
     }
-    dropped += selection.dropped();
     done[t] = 1;
   };
   // Threads that share a tensor synchronise several times. One thread per
@@ -223,7 +216,6 @@ Status GroupedTopKResidual(const std::vector<TensorUpdate<T>>& tensors,
     return topk::Refuse(
         updates, topk::CountNonFiniteIn(updates, level, parallel), non_finite);
   }
-  *non_finite = dropped;
   return {};
 }
 
@@ -239,18 +231,17 @@ std::int64_t CountNonFinite(const T* delta, const T* residual, std::int64_t n,
   return topk::CountNonFiniteIn(update, level, parallel)[0];
 }
 
-#define FEDPLUG_INSTANTIATE(T)                                               \
-  template Status TopKResidual<T>(const T*, const T*, T*, std::int64_t,      \
-                                  std::int64_t, NonFinitePolicy, Parallel&,  \
-                                  T*, std::int32_t*, std::int64_t*);         \
-  template Status GroupedTopKResidual<T>(                                    \
-      const std::vector<TensorUpdate<T>>&, std::int64_t, NonFinitePolicy,    \
-      Parallel&, T*, std::int32_t*, std::int64_t*, std::int64_t*);           \
-  template Status GroupedTopKResidual<T>(                                    \
-      const std::vector<TensorUpdate<T>>&, const std::vector<std::int64_t>&, \
-      NonFinitePolicy, Parallel&, T*, std::int32_t*, std::int64_t*,          \
-      std::int64_t*);                                                        \
-  template std::int64_t CountNonFinite<T>(const T*, const T*, std::int64_t,  \
+#define FEDPLUG_INSTANTIATE(T)                                                \
+  template Status TopKResidual<T>(const T*, const T*, T*, std::int64_t,       \
+                                  std::int64_t, Parallel&, T*, std::int32_t*, \
+                                  std::int64_t*);                             \
+  template Status GroupedTopKResidual<T>(                                     \
+      const std::vector<TensorUpdate<T>>&, std::int64_t, Parallel&, T*,       \
+      std::int32_t*, std::int64_t*, std::int64_t*);                           \
+  template Status GroupedTopKResidual<T>(                                     \
+      const std::vector<TensorUpdate<T>>&, const std::vector<std::int64_t>&,  \
+      Parallel&, T*, std::int32_t*, std::int64_t*, std::int64_t*);            \
+  template std::int64_t CountNonFinite<T>(const T*, const T*, std::int64_t,   \
                                           Parallel&)
 FEDPLUG_INSTANTIATE(float);
 FEDPLUG_INSTANTIATE(double);

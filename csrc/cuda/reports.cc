@@ -10,31 +10,28 @@ namespace {
 
 // `of_tensor` names the tensor of a list, or is empty.
 Status ToStatus(const TopKReport& report, std::int64_t n,
-                NonFinitePolicy policy, const std::string& of_tensor) {
-  if (report.non_finite == 0 || policy == NonFinitePolicy::kDrop) return {};
+                const std::string& of_tensor) {
+  if (report.non_finite == 0) return {};
   return {StatusCode::kNonFinite,
           std::to_string(report.non_finite) + " of " + std::to_string(n) +
               " sums of delta and residual" + of_tensor +
               " are NaN or infinite, the first at index " +
               std::to_string(report.first_non_finite) +
-              "; nothing was changed. Leave this update out, or choose the "
-              "policy \"drop\" to count such sums as zero"};
+              "; nothing was changed. Leave this update out"};
 }
 
 }  // namespace
 
-Status ToStatus(const TopKReport& report, std::int64_t n,
-                NonFinitePolicy policy) {
-  return ToStatus(report, n, policy, "");
+Status ToStatus(const TopKReport& report, std::int64_t n) {
+  return ToStatus(report, n, "");
 }
 
 Status ToStatus(const std::vector<TopKReport>& reports,
-                const std::vector<std::int64_t>& sizes,
-                NonFinitePolicy policy) {
+                const std::vector<std::int64_t>& sizes) {
   for (std::size_t i = 0; i < reports.size(); ++i) {
     const std::string of_tensor =
         reports.size() == 1 ? "" : " of tensor " + std::to_string(i);
-    Status status = ToStatus(reports[i], sizes[i], policy, of_tensor);
+    Status status = ToStatus(reports[i], sizes[i], of_tensor);
     if (!status.ok()) return status;
   }
   return {};

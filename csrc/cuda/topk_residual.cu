@@ -83,56 +83,53 @@ inline constexpr int kBandedBlocks = sizeof(T) == 8 ? 1 : 2;
 
 // The steps for one scope, of a block of its team.
 template <typename T>
-__device__ void SelectBanded(const List<T>& list, NonFinitePolicy policy,
+__device__ void SelectBanded(const List<T>& list, bool checked,
                              const Team& team) {
   const TogetherMemory memory(shared_of_launch);
   const Span<T> span = Span<T>::Of(list, team);
   BlockOfTeam<T, Span<T>> block(list.jobs[0], span, memory, team);
-  topk::RunBandedSteps(list.jobs[0], policy, block);
+  topk::RunBandedSteps(list.jobs[0], checked, block);
 }
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads, kBandedBlocks<T>)
-    BandedKernel(const __grid_constant__ Job<T> job, NonFinitePolicy policy,
+    BandedKernel(const __grid_constant__ Job<T> job,
                  const topk::ZeroedMemory zeroed) {
   ZeroTogether(zeroed);
   const auto n = static_cast<std::uint32_t>(job.tensor.n);
   const auto tiles = static_cast<std::uint32_t>(topk::TilesOf(n));
-  SelectBanded<T>({&job, nullptr, nullptr, 1, tiles, n}, policy,
+  SelectBanded<T>({&job, nullptr, nullptr, 1, tiles, n}, /*checked=*/false,
                   {blockIdx.x, gridDim.x});
 }
 
 // Says whether a sum of any tensor is refused. If so, the residuals and the
 // reports are as they must be.
 template <typename T>
-__device__ bool RefusesAny(const List<T>& list, NonFinitePolicy policy) {
+__device__ bool RefusesAny(const List<T>& list) {
   const TogetherMemory memory(shared_of_launch);
   const Team team = {blockIdx.x, gridDim.x};
   const Span<T> span = Span<T>::Of(list, team);
   BlockOfTeam<T, Span<T>> block(list.jobs[0], span, memory, team);
   block.Last(topk::CheckSums<T>{});
   DeviceGrid().Meet();
-  if (!topk::IsRefused(list.jobs[0], policy)) return false;
-  block.Last(topk::Settle<T>{policy, /*written=*/false});
+  if (!topk::IsRefused(list.jobs[0])) return false;
+  block.Last(topk::Settle<T>{/*written=*/false});
   return true;
 }
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads, kBandedBlocks<T>)
     BandedListKernel(const List<T> list, Sharing sharing,
-                     NonFinitePolicy policy, const topk::ZeroedMemory zeroed) {
+                     const topk::ZeroedMemory zeroed) {
   ZeroTogether(zeroed);
   const bool each = sharing == Sharing::kOneForEach;
-  if (each && policy == NonFinitePolicy::kError) {
-    if (RefusesAny(list, policy)) return;
-    policy = NonFinitePolicy::kDrop;  // there is nothing to drop
-  }
+  if (each && RefusesAny(list)) return;
   for (int i = 0; i < (each ? list.tensors : 1); ++i) {
     unsigned first = 0;
     const unsigned blocks =
         each ? list.TeamOf(i, gridDim.x, &first) : gridDim.x;
     if (blockIdx.x - first >= blocks) continue;  // also where it is below
-    SelectBanded(each ? list.Only(i) : list, policy,
+    SelectBanded(each ? list.Only(i) : list, /*checked=*/each,
                  {blockIdx.x - first, blocks});
   }
 }
@@ -241,7 +238,7 @@ void QueueBanded(std::int64_t tiles, const DeviceLimits& limits,
 
 // REQUIRES: the sizes are checked
 template <typename T>
-Status Queue(const Request<T>& request, NonFinitePolicy policy, void* workspace,
+Status Queue(const Request<T>& request, void* workspace,
              std::size_t workspace_bytes, TopKReport* reports,
              cudaStream_t stream) {
   const topk::Workspace layout = topk::LayOut(request, workspace);
@@ -265,11 +262,9 @@ Status Queue(const Request<T>& request, NonFinitePolicy policy, void* workspace,
         limits.large_arguments ? StoreTable<kManyWords> : StoreTable<kFewWords>;
     store(topk::TableOf(jobs), layout.table, &queue);
     QueueBanded(tiles, limits, &queue, BandedListKernel<T>,
-                topk::ListAt(layout.table, request), request.sharing, policy,
-                zeroed);
+                topk::ListAt(layout.table, request), request.sharing, zeroed);
   } else {
-    QueueBanded(tiles, limits, &queue, BandedKernel<T>, jobs[0], policy,
-                zeroed);
+    QueueBanded(tiles, limits, &queue, BandedKernel<T>, jobs[0], zeroed);
   }
   return queue.status("topk_residual");
 }
@@ -285,12 +280,11 @@ std::size_t TopKResidualWorkspaceBytes(const TopKTensor<T>* tensors,
 
 template <typename T>
 Status TopKResidual(const TopKTensor<T>* tensors, std::int64_t count,
-                    NonFinitePolicy policy, void* workspace,
-                    std::size_t workspace_bytes, TopKReport* reports,
-                    cudaStream_t stream) {
+                    void* workspace, std::size_t workspace_bytes,
+                    TopKReport* reports, cudaStream_t stream) {
   if (Status status = CheckSizes(tensors, count); !status.ok()) return status;
-  return Queue<T>({tensors, count, Sharing::kOneForEach, nullptr}, policy,
-                  workspace, workspace_bytes, reports, stream);
+  return Queue<T>({tensors, count, Sharing::kOneForEach, nullptr}, workspace,
+                  workspace_bytes, reports, stream);
 }
 
 template <typename T>
@@ -304,11 +298,10 @@ std::size_t GroupedTopKResidualWorkspaceBytes(const TensorUpdate<T>* tensors,
 
 template <typename T>
 Status GroupedTopKResidual(const TensorUpdate<T>* tensors, std::int64_t count,
-                           std::int64_t k, NonFinitePolicy policy,
-                           void* workspace, std::size_t workspace_bytes,
-                           T* values, std::int32_t* indices,
-                           std::int64_t* row_splits, TopKReport* reports,
-                           cudaStream_t stream) {
+                           std::int64_t k, void* workspace,
+                           std::size_t workspace_bytes, T* values,
+                           std::int32_t* indices, std::int64_t* row_splits,
+                           TopKReport* reports, cudaStream_t stream) {
   const auto sharers = Sharers(tensors, count, k, values, indices);
   if (Status status = CheckSizes(sharers.data(), count); !status.ok()) {
     return status;
@@ -321,21 +314,19 @@ Status GroupedTopKResidual(const TensorUpdate<T>* tensors, std::int64_t count,
                     "topk_residual");
   }
   return Queue<T>({sharers.data(), count, Sharing::kOneForAll, row_splits},
-                  policy, workspace, workspace_bytes, reports, stream);
+                  workspace, workspace_bytes, reports, stream);
 }
 
-#define FEDPLUG_INSTANTIATE(T)                                             \
-  template std::size_t TopKResidualWorkspaceBytes<T>(const TopKTensor<T>*, \
-                                                     std::int64_t);        \
-  template Status TopKResidual<T>(const TopKTensor<T>*, std::int64_t,      \
-                                  NonFinitePolicy, void*, std::size_t,     \
-                                  TopKReport*, cudaStream_t);              \
-  template std::size_t GroupedTopKResidualWorkspaceBytes<T>(               \
-      const TensorUpdate<T>*, std::int64_t);                               \
-  template Status GroupedTopKResidual<T>(                                  \
-      const TensorUpdate<T>*, std::int64_t, std::int64_t, NonFinitePolicy, \
-      void*, std::size_t, T*, std::int32_t*, std::int64_t*, TopKReport*,   \
-      cudaStream_t)
+#define FEDPLUG_INSTANTIATE(T)                                                \
+  template std::size_t TopKResidualWorkspaceBytes<T>(const TopKTensor<T>*,    \
+                                                     std::int64_t);           \
+  template Status TopKResidual<T>(const TopKTensor<T>*, std::int64_t, void*,  \
+                                  std::size_t, TopKReport*, cudaStream_t);    \
+  template std::size_t GroupedTopKResidualWorkspaceBytes<T>(                  \
+      const TensorUpdate<T>*, std::int64_t);                                  \
+  template Status GroupedTopKResidual<T>(                                     \
+      const TensorUpdate<T>*, std::int64_t, std::int64_t, void*, std::size_t, \
+      T*, std::int32_t*, std::int64_t*, TopKReport*, cudaStream_t)
 FEDPLUG_INSTANTIATE(float);
 FEDPLUG_INSTANTIATE(double);
 #undef FEDPLUG_INSTANTIATE

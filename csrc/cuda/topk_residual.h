@@ -49,10 +49,10 @@ std::size_t TopKResidualWorkspaceBytes(const TopKTensor<T>* tensors,
 
 // Queues the selection of every tensor: k entries of each, as the core does.
 //
-// The list is one update: under NonFinitePolicy::kError a NaN or infinite sum
-// anywhere in it leaves every residual_out exactly as its residual_in, and
-// `values` and `indices` without meaning. The caller learns it from the
-// reports, once it has waited for the stream.
+// The list is one update: a NaN or infinite sum anywhere in it leaves every
+// residual_out exactly as its residual_in, and `values` and `indices` without
+// meaning. The caller learns it from the reports, once it has waited for the
+// stream.
 //
 // REQUIRES: `tensors` is host memory and may be reused after the call,
 //           `workspace` and `reports` are device memory, aligned to 256 bytes
@@ -64,9 +64,8 @@ std::size_t TopKResidualWorkspaceBytes(const TopKTensor<T>* tensors,
 // COST:     see topk/banded.h
 template <typename T>
 Status TopKResidual(const TopKTensor<T>* tensors, std::int64_t count,
-                    NonFinitePolicy policy, void* workspace,
-                    std::size_t workspace_bytes, TopKReport* reports,
-                    CUstream_st* stream);
+                    void* workspace, std::size_t workspace_bytes,
+                    TopKReport* reports, CUstream_st* stream);
 
 // REQUIRES: the n of the tensors are valid, the pointers are not looked at
 // COST:     4 bytes per element, 200 bytes per tensor, and up to 33 KiB
@@ -85,21 +84,19 @@ std::size_t GroupedTopKResidualWorkspaceBytes(const TensorUpdate<T>* tensors,
 // COST:     as TopKResidual
 template <typename T>
 Status GroupedTopKResidual(const TensorUpdate<T>* tensors, std::int64_t count,
-                           std::int64_t k, NonFinitePolicy policy,
-                           void* workspace, std::size_t workspace_bytes,
-                           T* values, std::int32_t* indices,
-                           std::int64_t* row_splits, TopKReport* reports,
-                           CUstream_st* stream);
+                           std::int64_t k, void* workspace,
+                           std::size_t workspace_bytes, T* values,
+                           std::int32_t* indices, std::int64_t* row_splits,
+                           TopKReport* reports, CUstream_st* stream);
 
 // The Status the core would have returned for a tensor of n elements.
-Status ToStatus(const TopKReport& report, std::int64_t n,
-                NonFinitePolicy policy);
+Status ToStatus(const TopKReport& report, std::int64_t n);
 
 // The same for a list: the core names the first tensor it refuses.
 //
 // SHAPE: reports[tensors], sizes[tensors]: n of each
 Status ToStatus(const std::vector<TopKReport>& reports,
-                const std::vector<std::int64_t>& sizes, NonFinitePolicy policy);
+                const std::vector<std::int64_t>& sizes);
 
 // Exact top-k within chunks, fused with error feedback with a decaying
 // residual, on a GPU. Its bits are those of core/chunked_topk_residual.h. All

@@ -36,13 +36,6 @@ Update CheckUpdate(const py::object& delta_object, const py::object& residual,
                                residual_out, "residual_out")};
 }
 
-NonFinitePolicy PolicyCalled(const py::object& name) {
-  if (name.equal(py::str("error"))) return NonFinitePolicy::kError;
-  if (name.equal(py::str("drop"))) return NonFinitePolicy::kDrop;
-  ThrowArgumentError("on_nonfinite is " + std::string(py::repr(name)) +
-                     "; it must be 'error' or 'drop'");
-}
-
 // The number of selected entries. The kernel refuses a negative k.
 std::int64_t Chosen(std::int64_t k, std::int64_t n) {
   return std::max<std::int64_t>(0, std::min(k, n));
@@ -81,14 +74,13 @@ struct Entries {
 };
 
 // Fills the entries.
-void Select(Update& update, std::int64_t k, NonFinitePolicy policy,
-            Entries* entries) {
+void Select(Update& update, std::int64_t k, Entries* entries) {
   WithWideFloatType(update.delta.dtype, [&](auto zero) {
     using T = decltype(zero);
     const TensorUpdate<T> tensor = update.Pointers<T>();
     RunKernel([&](Parallel& threads, std::int64_t* non_finite) {
       return TopKResidual(tensor.delta, tensor.residual_in, tensor.residual_out,
-                          update.delta.size, k, policy, threads,
+                          update.delta.size, k, threads,
                           entries->values.Write<T>(),
                           entries->indices.mutable_data(), non_finite);
     });
@@ -96,10 +88,9 @@ void Select(Update& update, std::int64_t k, NonFinitePolicy policy,
 }
 
 py::tuple TopK(const py::object& delta_object, const py::object& residual,
-               const py::object& k_object, const py::object& on_nonfinite,
-               const py::object& out, const py::object& residual_out) {
+               const py::object& k_object, const py::object& out,
+               const py::object& residual_out) {
   const std::int64_t k = WholeNumber(k_object, "k");
-  const NonFinitePolicy policy = PolicyCalled(on_nonfinite);
   Update update = CheckUpdate(delta_object, residual, residual_out);
   RequireSimdLevel();
   const std::int64_t n = update.delta.size;
@@ -116,7 +107,7 @@ py::tuple TopK(const py::object& delta_object, const py::object& residual,
     }
     require_disjoint(update.residual.out, "residual_out");
   }
-  Select(update, k, policy, &entries);
+  Select(update, k, &entries);
   return py::make_tuple(entries.values.array, entries.indices);
 }
 
@@ -194,8 +185,7 @@ std::vector<Update> CheckUpdates(const py::sequence& deltas,
 
 // `k_object` is one number for all tensors together, or one for each.
 py::tuple GroupedTopK(const py::sequence& deltas, const py::sequence& residuals,
-                      const py::object& k_object,
-                      const py::object& on_nonfinite, const py::object& out,
+                      const py::object& k_object, const py::object& out,
                       const std::optional<py::sequence>& residuals_out) {
   const bool is_array = py::isinstance<py::array>(k_object);
   const bool shared =
@@ -204,7 +194,6 @@ py::tuple GroupedTopK(const py::sequence& deltas, const py::sequence& residuals,
   const std::vector<std::int64_t> ks =
       shared ? std::vector<std::int64_t>{WholeNumber(k_object, "k")}
              : WholeNumbers(k_object, "k");
-  const NonFinitePolicy policy = PolicyCalled(on_nonfinite);
   std::vector<Update> updates = CheckUpdates(deltas, residuals, residuals_out);
   if (!shared && ks.size() != updates.size()) {
     ThrowArgumentError("there are " + std::to_string(ks.size()) + " ks for " +
@@ -233,10 +222,10 @@ py::tuple GroupedTopK(const py::sequence& deltas, const py::sequence& residuals,
     }
     T* const value = entries.values.Write<T>();
     RunKernel([&](Parallel& threads, std::int64_t* non_finite) {
-      return shared ? GroupedTopKResidual(tensors, ks[0], policy, threads,
-                                          value, index, splits, non_finite)
-                    : GroupedTopKResidual(tensors, ks, policy, threads, value,
-                                          index, splits, non_finite);
+      return shared ? GroupedTopKResidual(tensors, ks[0], threads, value, index,
+                                          splits, non_finite)
+                    : GroupedTopKResidual(tensors, ks, threads, value, index,
+                                          splits, non_finite);
     });
   });
   return py::make_tuple(entries.values.array, entries.indices, row_splits);
@@ -296,11 +285,11 @@ py::tuple ChunkedTopK(const py::object& delta_object,
 
 void RegisterTopKResidual(py::module_& module) {
   module.def("topk_residual", &TopK, py::arg("delta"), py::arg("residual"),
-             py::arg("k"), py::kw_only(), py::arg("on_nonfinite") = "error",
-             py::arg("out") = py::none(), py::arg("residual_out") = py::none());
+             py::arg("k"), py::kw_only(), py::arg("out") = py::none(),
+             py::arg("residual_out") = py::none());
   module.def("grouped_topk_residual", &GroupedTopK, py::arg("deltas"),
              py::arg("residuals"), py::arg("k"), py::kw_only(),
-             py::arg("on_nonfinite") = "error", py::arg("out") = py::none(),
+             py::arg("out") = py::none(),
              py::arg("residuals_out") = py::none());
   module.def("count_nonfinite", &Count, py::arg("delta"), py::arg("residual"));
   module.def("chunked_topk_residual", &ChunkedTopK, py::arg("delta"),

@@ -154,8 +154,8 @@ struct DeviceSelection {
         workspace(cuda::TopKResidualWorkspaceBytes(tensors.data(), count)),
         reports(tensors.size()) {}
 
-  Status Queue(NonFinitePolicy policy) const {
-    return cuda::TopKResidual(tensors.data(), count, policy, workspace.data(),
+  Status Queue() const {
+    return cuda::TopKResidual(tensors.data(), count, workspace.data(),
                               workspace.Bytes(), reports.data(), nullptr);
   }
 
@@ -167,10 +167,9 @@ struct DeviceSelection {
 };
 
 template <typename T>
-std::vector<TopKOutput<T>> TopK(const std::vector<TopKInput<T>>& inputs,
-                                NonFinitePolicy policy) {
+std::vector<TopKOutput<T>> TopK(const std::vector<TopKInput<T>>& inputs) {
   const DeviceSelection<T> selection(inputs);
-  Check(selection.Queue(policy));
+  Check(selection.Queue());
   const auto found = selection.reports.ToVector();
   std::vector<TopKOutput<T>> outputs;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -203,7 +202,7 @@ std::size_t ChosenOfGroup(const std::vector<TopKInput<T>>& inputs,
 // No input's own k counts.
 template <typename T>
 GroupedTopKOutput<T> GroupedTopK(const std::vector<TopKInput<T>>& inputs,
-                                 std::int64_t k, NonFinitePolicy policy) {
+                                 std::int64_t k) {
   std::vector<DeviceTensor<T>> on_device;
   std::vector<TensorUpdate<T>> tensors;
   for (const TopKInput<T>& input : inputs) {
@@ -219,10 +218,10 @@ GroupedTopKOutput<T> GroupedTopK(const std::vector<TopKInput<T>>& inputs,
   const DeviceArray<std::byte> workspace(
       cuda::GroupedTopKResidualWorkspaceBytes(tensors.data(), count));
   const DeviceArray<cuda::TopKReport> reports(tensors.size());
-  Check(cuda::GroupedTopKResidual(tensors.data(), count, k, policy,
-                                  workspace.data(), workspace.Bytes(),
-                                  values.data(), indices.data(),
-                                  row_splits.data(), reports.data(), nullptr));
+  Check(cuda::GroupedTopKResidual(tensors.data(), count, k, workspace.data(),
+                                  workspace.Bytes(), values.data(),
+                                  indices.data(), row_splits.data(),
+                                  reports.data(), nullptr));
   GroupedTopKOutput<T> output = {values.ToVector(),
                                  indices.ToVector(),
                                  row_splits.ToVector(),

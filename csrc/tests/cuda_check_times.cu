@@ -72,12 +72,12 @@ double DeviceTopKMicroseconds(const DeviceArray<float>&, std::int64_t,
 // In place, after `restore` has put the old residual back.
 template <typename Restore>
 double TopKMicroseconds(const DeviceTensor<float>& device,
-                        NonFinitePolicy policy, const Restore& restore) {
+                        const Restore& restore) {
   const std::size_t bytes = cuda::TopKResidualWorkspaceBytes(&device.tensor, 1);
   const DeviceArray<std::byte> workspace(bytes);
   const DeviceArray<cuda::TopKReport> report(1);
   return MedianMicroseconds(restore, [&] {
-    Check(cuda::TopKResidual(&device.tensor, 1, policy, workspace.data(), bytes,
+    Check(cuda::TopKResidual(&device.tensor, 1, workspace.data(), bytes,
                              report.data(), nullptr));
   });
 }
@@ -85,7 +85,7 @@ double TopKMicroseconds(const DeviceTensor<float>& device,
 TEST(CudaTimes, TopKResidual) {
   std::puts(
       "topk_residual, us, medians; cub 0 = not in this toolkit\n"
-      "         n         k     error      drop  copy of 4n bytes       cub");
+      "         n         k  in place  copy of 4n bytes       cub");
   Random random(9);
   for (const std::int64_t n :
        {100000, 1000000, 3000000, 7000000, 10000000, 50000000}) {
@@ -100,13 +100,10 @@ TEST(CudaTimes, TopKResidual) {
         Check(cudaMemcpyAsync(device.residual_in.data(), fresh.data(),
                               fresh.Bytes(), cudaMemcpyDeviceToDevice));
       };
-      std::printf("%10lld %9lld", static_cast<long long>(n),
-                  static_cast<long long>(k));
-      for (const auto policy :
-           {NonFinitePolicy::kError, NonFinitePolicy::kDrop}) {
-        std::printf(" %9.1f", TopKMicroseconds(device, policy, restore));
-      }
-      std::printf("  %16.1f %9.1f\n", MedianMicroseconds([] {}, restore),
+      std::printf("%10lld %9lld %9.1f  %16.1f %9.1f\n",
+                  static_cast<long long>(n), static_cast<long long>(k),
+                  TopKMicroseconds(device, restore),
+                  MedianMicroseconds([] {}, restore),
                   DeviceTopKMicroseconds(device.delta, n, k));
     }
   }
@@ -145,9 +142,9 @@ class GroupedOnDevice {
   double Microseconds(const Restore& restore) const {
     return MedianMicroseconds(restore, [&] {
       Check(cuda::GroupedTopKResidual(
-          tensors_.data(), Count(), k_, NonFinitePolicy::kError,
-          workspace_.data(), workspace_.Bytes(), values_.data(),
-          indices_.data(), row_splits_.data(), reports_.data(), nullptr));
+          tensors_.data(), Count(), k_, workspace_.data(), workspace_.Bytes(),
+          values_.data(), indices_.data(), row_splits_.data(), reports_.data(),
+          nullptr));
     });
   }
   std::vector<float> Values() const { return values_.ToVector(); }

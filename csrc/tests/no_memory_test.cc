@@ -78,8 +78,7 @@ struct Selection {
   std::vector<Floats> deltas, residuals, before;
   bool failed;
 
-  Selection(int request, const std::vector<std::int64_t>& sizes,
-            NonFinitePolicy policy) {
+  Selection(int request, const std::vector<std::int64_t>& sizes) {
     Random random(1);
     const auto some = RandomVector<float>(10007, Fill::kNormal, random);
     for (const std::int64_t n : sizes) {
@@ -110,9 +109,9 @@ struct Selection {
       const Status status =
           sizes.size() == 1
               ? TopKResidual(deltas[0].data(), residuals[0].data(),
-                             residuals[0].data(), sizes[0], ks[0], policy,
-                             serial, values.data(), indices.data(), &non_finite)
-              : GroupedTopKResidual(updates, ks, policy, serial, values.data(),
+                             residuals[0].data(), sizes[0], ks[0], serial,
+                             values.data(), indices.data(), &non_finite)
+              : GroupedTopKResidual(updates, ks, serial, values.data(),
                                     indices.data(), row_splits.data(),
                                     &non_finite);
       EXPECT_TRUE(status.ok());
@@ -123,32 +122,12 @@ struct Selection {
   }
 };
 
-TEST(NoMemory, ASelectionThatFailsLeavesTheResidualOrTheSums) {
-  for (const auto policy : {NonFinitePolicy::kDrop, NonFinitePolicy::kError}) {
-    const bool drops = policy == NonFinitePolicy::kDrop;
-    bool found_sums = false;
-    int request = 1;
-    for (bool failed = true; failed; ++request) {
-      const Selection selection(
-          request, {SizeOf(request) + (drops ? 0 : 1000000)}, policy);
-      failed = selection.failed;
-      if (!failed) break;
-      const bool sums = selection.HasSums(0);
-      EXPECT_TRUE(sums ? drops : selection.residuals == selection.before);
-      found_sums = found_sums || sums;
-    }
-    EXPECT_TRUE(request > 3);
-    EXPECT_EQ(found_sums, drops);
-  }
-}
-
 TEST(NoMemory, AListThatFailsLeavesEachResidualOrItsSums) {
   bool failed = true;
   bool found_sums = false;
   for (int request = 1; failed; ++request) {
     const std::int64_t n = SizeOf(request);
-    const Selection selection(request, {n, 2 * n, 4 * n},
-                              NonFinitePolicy::kError);
+    const Selection selection(request, {n, 2 * n, 4 * n});
     failed = selection.failed;
     for (std::size_t t = 0; failed && t < 3; ++t) {
       const bool sums = selection.HasSums(t);
@@ -159,17 +138,17 @@ TEST(NoMemory, AListThatFailsLeavesEachResidualOrItsSums) {
   EXPECT_TRUE(found_sums);
 }
 
-// Large enough for a log of overwritten values.
-TEST(NoMemory, ASelectionThatWritesAtOnceLeavesTheResidual) {
-  int request = 1;
-  for (bool failed = true; failed; ++request) {
-    const Selection selection(request,
-                              {(std::int64_t{40} << 20) / 4 + SizeOf(request)},
-                              NonFinitePolicy::kError);
-    failed = selection.failed;
-    EXPECT_EQ(failed, selection.residuals == selection.before);
+// The larger one has a log of overwritten values.
+TEST(NoMemory, ASelectionThatFailsLeavesTheResidual) {
+  for (const std::int64_t n : {1000000, (40 << 20) / 4}) {
+    int request = 1;
+    for (bool failed = true; failed; ++request) {
+      const Selection selection(request, {n + SizeOf(request)});
+      failed = selection.failed;
+      EXPECT_EQ(failed, selection.residuals == selection.before);
+    }
+    EXPECT_TRUE(request > 3);
   }
-  EXPECT_TRUE(request > 4);
 }
 
 // Reports many threads, and runs tasks one after the other.

@@ -22,11 +22,12 @@ struct Tensors {
       residuals.push_back(RandomVector<T>(n, fill, random));
     }
   }
-  std::vector<TensorUpdate<T>> InPlace() {
+  // In place if `outs` are the residuals.
+  std::vector<TensorUpdate<T>> Updates(std::vector<std::vector<T>>* outs) {
     std::vector<TensorUpdate<T>> updates;
     for (std::size_t t = 0; t < deltas.size(); ++t) {
       updates.push_back({deltas[t].data(), residuals[t].data(),
-                         residuals[t].data(),
+                         (*outs)[t].data(),
                          static_cast<std::int64_t>(deltas[t].size())});
     }
     return updates;
@@ -45,20 +46,27 @@ std::vector<T> Joined(const std::vector<std::vector<T>>& parts) {
 // `ks` is one k, or one for each tensor. The indices of `expected` are those in
 // the tensors laid end to end.
 template <typename T, typename Ks>
-void ExpectSelection(Tensors<T>& tensors, const Ks& ks,
+void ExpectSelection(Tensors<T> tensors, const Ks& ks, bool in_place,
                      const reference::TopK<T>& expected) {
   ThreadPool two(2);
+  const auto before_all = Joined(tensors.residuals);
+  auto elsewhere = tensors.residuals;
+  auto& outs = in_place ? tensors.residuals : elsewhere;
   std::vector<T> values(expected.values.size());
   std::vector<std::int32_t> indices(values.size());
   std::vector<std::int64_t> row_splits(kSizes.size() + 1);
   std::int64_t non_finite = -1;
-  const Status status = GroupedTopKResidual(
-      tensors.InPlace(), ks, NonFinitePolicy::kDrop, two, values.data(),
-      indices.data(), row_splits.data(), &non_finite);
-  EXPECT_EQ(status.message(), "");
+  const Status status =
+      GroupedTopKResidual(tensors.Updates(&outs), ks, two, values.data(),
+                          indices.data(), row_splits.data(), &non_finite);
   EXPECT_EQ(non_finite, expected.non_finite);
+  EXPECT_EQ(status.ok(), expected.non_finite == 0);
+  if (expected.non_finite > 0) {
+    EXPECT_EQ(BitsOf(Joined(outs)), BitsOf(before_all));
+    return;
+  }
   EXPECT_EQ(BitsOf(values), BitsOf(expected.values));
-  EXPECT_EQ(BitsOf(Joined(tensors.residuals)), BitsOf(expected.residual));
+  EXPECT_EQ(BitsOf(Joined(outs)), BitsOf(expected.residual));
   EXPECT_EQ(row_splits.back(), static_cast<std::int64_t>(values.size()));
   std::int64_t before = 0;
   for (std::size_t t = 0; t < kSizes.size(); before += kSizes[t++]) {
@@ -79,7 +87,9 @@ TEST(GroupedTopKResidual, IsTheSelectionFromTheTensorsLaidEndToEnd) {
         Tensors<decltype(zero)> tensors(fill, random);
         const auto expected = reference::TopKResidual(
             Joined(tensors.deltas), Joined(tensors.residuals), k);
-        ExpectSelection(tensors, k, expected);
+        for (const bool in_place : {true, false}) {
+          ExpectSelection(tensors, k, in_place, expected);
+        }
       }
     }
   });
@@ -105,7 +115,9 @@ TEST(GroupedTopKResidual, IsTheSelectionFromEachTensor) {
         }
         expected.non_finite += one.non_finite;
       }
-      ExpectSelection(tensors, ks, expected);
+      for (const bool in_place : {true, false}) {
+        ExpectSelection(tensors, ks, in_place, expected);
+      }
     }
   });
 }
@@ -145,15 +157,15 @@ TEST(GroupedTopKResidual, OneBadTensorLeavesLargeOnesAsTheyWere) {
       std::vector<std::int32_t> indices(n);
       std::vector<std::int64_t> row_splits(ks.size() + 1);
       std::int64_t non_finite = -1;
-      const auto run = [&](NonFinitePolicy policy) {
-        return each ? GroupedTopKResidual(updates, ks, policy, two,
-                                          values.data(), indices.data(),
-                                          row_splits.data(), &non_finite)
-                    : GroupedTopKResidual(updates, 50000, policy, two,
-                                          values.data(), indices.data(),
-                                          row_splits.data(), &non_finite);
+      const auto run = [&] {
+        return each ? GroupedTopKResidual(updates, ks, two, values.data(),
+                                          indices.data(), row_splits.data(),
+                                          &non_finite)
+                    : GroupedTopKResidual(updates, 50000, two, values.data(),
+                                          indices.data(), row_splits.data(),
+                                          &non_finite);
       };
-      const Status status = run(NonFinitePolicy::kError);
+      const Status status = run();
       EXPECT_EQ(status.ok(), good);
       if (!good) {
         EXPECT_EQ(non_finite, 1);
@@ -164,14 +176,15 @@ TEST(GroupedTopKResidual, OneBadTensorLeavesLargeOnesAsTheyWere) {
       }
       const auto values_before = values;
       const auto indices_before = indices;
-      const auto left_before = left;
+      auto elsewhere = residuals;
       for (std::size_t t = 0; t < left.size(); ++t) {
-        std::copy(residuals[t].begin(), residuals[t].end(), left[t].begin());
+        updates[t].residual_in = residuals[t].data();
+        updates[t].residual_out = elsewhere[t].data();
       }
-      EXPECT_TRUE(run(NonFinitePolicy::kDrop).ok());
+      EXPECT_TRUE(run().ok());
       EXPECT_TRUE(values == values_before && indices == indices_before);
       for (std::size_t t = 0; t < left.size(); ++t) {
-        EXPECT_TRUE(SameBits(left[t], left_before[t]));
+        EXPECT_TRUE(SameBits(elsewhere[t], left[t]));
       }
     }
   }

@@ -57,7 +57,6 @@ tensorflow::Status GroupedTopKResidualShape(InferenceContext* c) {
   c->set_output(0, c->Vector(selected));
   c->set_output(1, c->Vector(selected));
   c->set_output(2, c->Vector(tensors + 1));
-  c->set_output(3 + tensors, c->Scalar());
   return tensorflow::OkStatus();
 }
 
@@ -69,30 +68,27 @@ REGISTER_OP("Fedplug>GroupedTopKResidual")
     .Output("indices: int32")
     .Output("row_splits: int64")
     .Output("new_residuals: N * T")
-    .Output("nonfinite: int64")
     .Attr("N: int >= 1")
     .Attr("T: {float, double}")
-    .Attr("on_nonfinite: {'error', 'drop'} = 'error'")
     .SetShapeFn(GroupedTopKResidualShape);
 
 template <typename T>
-class GroupedTopKResidualOp : public TopKOp {
+class GroupedTopKResidualOp : public OpKernel {
  public:
-  using TopKOp::TopKOp;
+  using OpKernel::OpKernel;
 
   void Compute(OpKernelContext* context) override {
     GroupedTopKArguments<T> arguments;
     OP_REQUIRES_OK(context, arguments.Open(context));
     IntraOpPool pool(context);
-    std::int64_t non_finite = 0;
+    std::int64_t non_finite;
     const Status status = GroupedTopKResidual(
-        arguments.updates, arguments.k, policy_, pool,
+        arguments.updates, arguments.k, pool,
         MutableElements<T>(arguments.values),
         arguments.indices->template flat<std::int32_t>().data(),
         arguments.row_splits->template flat<std::int64_t>().data(),
         &non_finite);
     OP_REQUIRES_OK(context, ToTensorFlow(status));
-    arguments.non_finite->template scalar<std::int64_t>()() = non_finite;
   }
 };
 

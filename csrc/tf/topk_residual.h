@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "core/topk_residual.h"
@@ -14,20 +13,6 @@
 #include "tf/outputs.h"
 
 namespace fedplug {
-
-// An op with the attribute on_nonfinite.
-class TopKOp : public tensorflow::OpKernel {
- public:
-  explicit TopKOp(tensorflow::OpKernelConstruction* context)
-      : OpKernel(context) {
-    std::string name;
-    OP_REQUIRES_OK(context, context->GetAttr("on_nonfinite", &name));
-    policy_ = name == "drop" ? NonFinitePolicy::kDrop : NonFinitePolicy::kError;
-  }
-
- protected:
-  NonFinitePolicy policy_;
-};
 
 // REQUIRES: k is in host memory
 inline tensorflow::Status ReadTopKCount(const tensorflow::Tensor& k,
@@ -73,7 +58,6 @@ struct GroupedTopKArguments {
   tensorflow::Tensor* values;
   tensorflow::Tensor* indices;
   tensorflow::Tensor* row_splits;
-  tensorflow::Tensor* non_finite;
 
   tensorflow::Status Open(tensorflow::OpKernelContext* context) {
     tensorflow::OpInputList deltas, residuals;
@@ -95,8 +79,7 @@ struct GroupedTopKArguments {
     const tensorflow::TensorShape selected({std::min(k, n)});
     TF_RETURN_IF_ERROR(AllocateOutput(context, 0, selected, &values));
     TF_RETURN_IF_ERROR(AllocateOutput(context, 1, selected, &indices));
-    TF_RETURN_IF_ERROR(context->allocate_output(2, {tensors + 1}, &row_splits));
-    return context->allocate_output(3 + tensors, {}, &non_finite);
+    return context->allocate_output(2, {tensors + 1}, &row_splits);
   }
 };
 

@@ -18,9 +18,9 @@ namespace {
 using tensorflow::OpKernelContext;
 
 template <typename T>
-class GroupedTopKResidualGpuOp : public TopKOp {
+class GroupedTopKResidualGpuOp : public tensorflow::OpKernel {
  public:
-  using TopKOp::TopKOp;
+  using OpKernel::OpKernel;
 
   void Compute(OpKernelContext* context) override {
     GroupedTopKArguments<T> arguments;
@@ -35,18 +35,13 @@ class GroupedTopKResidualGpuOp : public TopKOp {
     OP_REQUIRES_OK(context, reports.Allocate(context, ReportBytes(updates)));
     CUstream_st* const stream = StreamOf(context);
     OP_REQUIRES_OK(
-        context,
-        ToTensorFlow(cuda::GroupedTopKResidual(
-            updates.data(), tensors, arguments.k, policy_, workspace.As<void>(),
-            workspace.bytes(), MutableElements<T>(arguments.values),
-            arguments.indices->template flat<std::int32_t>().data(),
-            arguments.row_splits->template flat<std::int64_t>().data(),
-            reports.As<cuda::TopKReport>(), stream)));
-    OP_REQUIRES_OK(
-        context,
-        CountNonFinite(context, updates, &reports,
-                       &arguments.non_finite->template scalar<std::int64_t>()(),
-                       stream));
+        context, ToTensorFlow(cuda::GroupedTopKResidual(
+                     updates.data(), tensors, arguments.k, workspace.As<void>(),
+                     workspace.bytes(), MutableElements<T>(arguments.values),
+                     arguments.indices->template flat<std::int32_t>().data(),
+                     arguments.row_splits->template flat<std::int64_t>().data(),
+                     reports.As<cuda::TopKReport>(), stream)));
+    OP_REQUIRES_OK(context, RequireFinite(context, updates, &reports, stream));
   }
 
  private:
@@ -56,12 +51,11 @@ class GroupedTopKResidualGpuOp : public TopKOp {
     return updates.size() * sizeof(cuda::TopKReport);
   }
 
-  // Waits for the device: the op may have to fail, and the host adds up the
-  // dropped sums.
-  tensorflow::Status CountNonFinite(OpKernelContext* context,
-                                    const Updates& updates, Scratch* reports,
-                                    std::int64_t* dropped,
-                                    CUstream_st* stream) const {
+  // Waits for the device, because the op may have to fail.
+  static tensorflow::Status RequireFinite(OpKernelContext* context,
+                                          const Updates& updates,
+                                          Scratch* reports,
+                                          CUstream_st* stream) {
     Scratch on_host;
     TF_RETURN_IF_ERROR(on_host.AllocatePinned(context, ReportBytes(updates)));
     TF_RETURN_IF_ERROR(
@@ -71,9 +65,7 @@ class GroupedTopKResidualGpuOp : public TopKOp {
     const std::vector<cuda::TopKReport> found(first, first + updates.size());
     std::vector<std::int64_t> sizes;
     for (const auto& update : updates) sizes.push_back(update.n);
-    *dropped = 0;
-    for (const cuda::TopKReport& report : found) *dropped += report.non_finite;
-    return ToTensorFlow(cuda::ToStatus(found, sizes, policy_));
+    return ToTensorFlow(cuda::ToStatus(found, sizes));
   }
 };
 
@@ -81,7 +73,6 @@ class GroupedTopKResidualGpuOp : public TopKOp {
   REGISTER_KERNEL_BUILDER(Name("Fedplug>GroupedTopKResidual") \
                               .Device(tensorflow::DEVICE_GPU) \
                               .HostMemory("k")                \
-                              .HostMemory("nonfinite")        \
                               .TypeConstraint<T>("T"),        \
                           GroupedTopKResidualGpuOp<T>)
 FEDPLUG_REGISTER(float);

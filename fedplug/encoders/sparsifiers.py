@@ -178,7 +178,7 @@ class TopK(Sparsifier):
             chunked_topk_residual_of_each(xs, before, ks, chunk=self._chunk, decay=self._decay)
         )
 
-    def _selections(self, chosen: Sequence[types.TopK | types.ChunkedTopK]) -> list[Selection]:
+    def _selections(self, chosen: Sequence[types.TopK]) -> list[Selection]:
         selections = []
         for each in chosen:
             state = {"residual": each.residual} if self.error_feedback else {}

@@ -12,9 +12,8 @@ import fedplug.kernels as kernels
 from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on, of_each
 from fedplug.ops.donation import place_for, places_for
-from fedplug.ops.types import Array, ChunkedTopK, GroupedTopK, OnNonFinite, Scalar, TopK
+from fedplug.ops.types import Array, GroupedTopK, Scalar, TopK
 
-_NO_NONFINITE = np.int64(0)
 _dtype = operator.attrgetter("dtype")
 
 __all__ = [
@@ -28,12 +27,7 @@ __all__ = [
 
 @also_on(tensors=lambda: _tensorflow.topk.topk_residual)
 def topk_residual(
-    delta: Array,
-    residual: Array | None,
-    k: Array | int,
-    *,
-    on_nonfinite: OnNonFinite = "error",
-    lowering: str | None = None,
+    delta: Array, residual: Array | None, k: Array | int, *, lowering: str | None = None
 ) -> TopK:
     """Selects the ``k`` largest entries of ``a = delta + residual``.
 
@@ -49,13 +43,11 @@ def topk_residual(
             `widened`.
         residual: The residual of earlier rounds. The shape and dtype of ``delta``.
         k: Number of entries to select, 0 or more. Integer scalar.
-        on_nonfinite: "error" refuses an update with a NaN or infinite sum. "drop" counts such sums as zero.
         lowering: See `fedplug.ops`.
 
     Raises:
         ArgumentError: ``k`` is negative, or the shapes differ.
-        NonFiniteError: A sum is NaN or infinite, under "error".
-        UnknownNameError: ``on_nonfinite`` has another value (in TensorFlow only).
+        NonFiniteError: A sum is NaN or infinite.
 
     Example:
         >>> import numpy as np
@@ -64,10 +56,8 @@ def topk_residual(
         (array([-4.,  3.], dtype=float32), array([1, 2], dtype=int32), array([2., 0., 0.], dtype=float32))
     """
     rest = place_for(residual, delta)
-    nonfinite = _nonfinite([delta], [residual], on_nonfinite)
     out = None if rest is residual else rest
-    values, indices = kernels.topk_residual(delta, residual, k, on_nonfinite=on_nonfinite, residual_out=out)
-    return TopK(values, indices, rest, nonfinite)
+    return TopK(*kernels.topk_residual(delta, residual, k, residual_out=out), rest)
 
 
 _each = of_each(topk_residual, "topk_residual_of_each")
@@ -83,20 +73,20 @@ def topk_residual_of_each(deltas: Sequence[Array], residuals: Sequence[Array | N
     if set(map(type, deltas)) != {np.ndarray} or len(set(map(_dtype, deltas))) > 1:
         if not shared:
             return _each(deltas, residuals, ks)  # type: ignore[no-any-return]
-        values, indices, bounds, rest, _ = grouped_topk_residual(deltas, residuals, ks)
+        values, indices, bounds, rest = grouped_topk_residual(deltas, residuals, ks)
     else:
         rest = places_for(residuals, deltas)
         out = None if all(map(operator.is_, rest, residuals)) else rest
         if len(rest) == 1:
             only = None if out is None else out[0]
             found = kernels.topk_residual(deltas[0], residuals[0], ks if shared else ks[0], residual_out=only)
-            return [TopK(*found, rest[0], _NO_NONFINITE)]
+            return [TopK(*found, rest[0])]
         values, indices, splits = kernels.grouped_topk_residual(deltas, residuals, ks, residuals_out=out)
         bounds = splits.tolist()
     chosen = []
     for place, residual in enumerate(rest):
         entries = slice(bounds[place], bounds[place + 1])
-        chosen.append(TopK(values[entries], indices[entries], residual, _NO_NONFINITE))
+        chosen.append(TopK(values[entries], indices[entries], residual))
     return chosen
 
 
@@ -106,7 +96,6 @@ def grouped_topk_residual(
     residuals: Sequence[Array | None],
     k: Array | int,
     *,
-    on_nonfinite: OnNonFinite = "error",
     lowering: str | None = None,
 ) -> GroupedTopK:
     """Selects the ``k`` largest entries of a list of tensors, as `topk_residual` does of their concatenation.
@@ -119,27 +108,16 @@ def grouped_topk_residual(
             of float32 and float64.
         residuals: The residuals of earlier rounds, each with the shape and dtype of its delta.
         k: Number of entries to select from all tensors together, 0 or more. Integer scalar.
-        on_nonfinite: See `topk_residual`.
         lowering: See `fedplug.ops`.
 
     Raises:
         ArgumentError: There are no deltas, the numbers of deltas and residuals differ, ``k`` is negative, or
             shapes differ.
-        NonFiniteError: A sum is NaN or infinite, under "error".
-        UnknownNameError: ``on_nonfinite`` has another value (in TensorFlow only).
+        NonFiniteError: A sum is NaN or infinite.
     """
     rest = places_for(residuals, deltas)
-    nonfinite = _nonfinite(deltas, residuals, on_nonfinite)
     out = None if all(map(operator.is_, rest, residuals)) else rest
-    taken = kernels.grouped_topk_residual(deltas, residuals, k, on_nonfinite=on_nonfinite, residuals_out=out)
-    return GroupedTopK(*taken, rest, nonfinite)
-
-
-def _nonfinite(deltas: Sequence[Array], residuals: Sequence[Array | None], on_nonfinite: str) -> np.int64:
-    """Counts the sums that "drop" sets to zero. Under "error" there are none in any result."""
-    if on_nonfinite != "drop":
-        return np.int64(0)
-    return np.int64(sum(kernels.count_nonfinite(d, r) for d, r in zip(deltas, residuals, strict=True)))
+    return GroupedTopK(*kernels.grouped_topk_residual(deltas, residuals, k, residuals_out=out), rest)
 
 
 @also_on(tensors=lambda: _tensorflow.topk.chunked_topk_residual)
@@ -151,7 +129,7 @@ def chunked_topk_residual(
     chunk: int,
     decay: Scalar,
     lowering: str | None = None,
-) -> ChunkedTopK:
+) -> TopK:
     """Selects the ``k`` largest entries of every chunk of ``a = delta + decay * residual``.
 
     A chunk is ``chunk`` consecutive elements of the flattened ``a``. The last one may be shorter. The op
@@ -179,7 +157,7 @@ def chunked_topk_residual(
     values, indices = kernels.chunked_topk_residual(
         delta, residual, k, chunk=chunk, decay=decay, residual_out=None if rest is residual else rest
     )
-    return ChunkedTopK(values, indices, rest)
+    return TopK(values, indices, rest)
 
 
 chunked_topk_residual_of_each = of_each(chunked_topk_residual, "chunked_topk_residual_of_each")

@@ -9,16 +9,14 @@ import ml_dtypes  # noqa: F401  # registers bfloat16 with NumPy
 import numpy as np
 
 from fedplug.kernels.arguments import whole
-from fedplug.types import Array, DType, IndexForm, OnNonFinite, Scalar, Spec, ValueForm, ValueOptions
+from fedplug.types import Array, DType, IndexForm, Scalar, Spec, ValueForm, ValueOptions
 
 __all__ = [
     "Array",
     "ArraySpec",
-    "ChunkedTopK",
     "DType",
     "GroupedTopK",
     "IndexForm",
-    "OnNonFinite",
     "PackedValues",
     "Scalar",
     "Spec",
@@ -51,19 +49,17 @@ class ArraySpec:
 
 
 class TopK(NamedTuple):
-    """The result of `fedplug.ops.topk_residual`.
+    """The result of `fedplug.ops.topk_residual` and `fedplug.ops.chunked_topk_residual`.
 
     Attributes:
-        values: The selected entries. ``[min(k, n)]``, the dtype of ``delta``.
-        indices: Their flat indices, strictly ascending. ``[min(k, n)]``, int32.
+        values: The c selected entries. ``[c]``, the dtype of ``delta``.
+        indices: Their flat indices, strictly ascending. ``[c]``, int32.
         residual: The residual for the next round. The shape and dtype of ``delta``.
-        nonfinite: Number of NaN and infinite sums that were dropped. Scalar, int64.
     """
 
     values: Array
     indices: Array
     residual: Array
-    nonfinite: Scalar
 
 
 class GroupedTopK(NamedTuple):
@@ -75,28 +71,12 @@ class GroupedTopK(NamedTuple):
         row_splits: Tensor t has the entries ``row_splits[t]`` up to ``row_splits[t + 1]``. ``[tensors + 1]``,
             int64.
         residuals: The residuals for the next round. The shapes and dtype of the deltas.
-        nonfinite: Number of NaN and infinite sums that were dropped. Scalar, int64.
     """
 
     values: Array
     indices: Array
     row_splits: Array
     residuals: list[Array]
-    nonfinite: Scalar
-
-
-class ChunkedTopK(NamedTuple):
-    """The result of `fedplug.ops.chunked_topk_residual`.
-
-    Attributes:
-        values: The c selected entries. ``[c]``, the dtype of ``delta``.
-        indices: Their flat indices, strictly ascending. ``[c]``, int32.
-        residual: The residual for the next round. The shape and dtype of ``delta``.
-    """
-
-    values: Array
-    indices: Array
-    residual: Array
 
 
 class TakenFromSum(NamedTuple):

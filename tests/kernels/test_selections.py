@@ -130,10 +130,6 @@ def test_delta_and_residual_must_not_share_memory():
                 ({"k": 1, "chunk": 4, "decay": np.nan}, r"decay is not in \[0, 1\]"),
             ]
         ),
-        (
-            lambda *x: kernels.topk_residual(*x, 1, on_nonfinite="ignore"),
-            "on_nonfinite is 'ignore'; it must be 'error' or 'drop'",
-        ),
     ],
 )
 def test_options_out_of_range_are_refused(call, message):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from fedplug import ops
-from fedplug.errors import ArgumentError, UnknownNameError
+from fedplug.errors import ArgumentError
 
 INTERESTING = (0.0, -0.0, 1.0, -1.0, 1.5, -1.5, 2.0**-12, 65504.0, -3e38, np.inf, -np.inf, np.nan)
 ELEMENTS = st.one_of(st.sampled_from(INTERESTING[:7]), st.sampled_from(INTERESTING), st.floats(-100, 100))
@@ -41,12 +41,11 @@ def without_denormals(delta, residual):
     return tuple(np.where(flushed, np.zeros_like(a), a) for a in (delta, residual))
 
 
-@pytest.mark.parametrize("on_nonfinite", ["error", "drop"])
 @settings(deadline=None)
 @given(update=UPDATES, k=st.integers(0, 45))
-def test_op_and_reference_agree_bit_for_bit(agree, as_dtype, on_nonfinite, update, k):
+def test_op_and_reference_agree_bit_for_bit(agree, as_dtype, update, k):
     delta, residual = without_denormals(*as_dtype(*update))
-    agree(ops.topk_residual, delta, residual, k, on_nonfinite=on_nonfinite)
+    agree(ops.topk_residual, delta, residual, k)
 
 
 def test_op_and_reference_agree_where_many_threads_and_ties_meet(agree, as_dtype):
@@ -73,18 +72,11 @@ def test_the_reference_takes_denormals_for_zero(as_dtype, denormal):
     assert np.count_nonzero(got.residual) == 0
 
 
-def test_dropped_sums_are_counted_never_chosen_and_leave_no_residual(dtype, lowering):
-    delta = tf.constant([1.0, np.nan, -2.0, np.inf, 0.5], dtype)
-    residual = tf.constant([0.0, 1.0, 0.0, -np.inf, 0.0], dtype)
-    got = ops.topk_residual(delta, residual, 2, on_nonfinite="drop", lowering=lowering)
-    assert int(got.nonfinite) == 2
-    assert got.indices.numpy().tolist() == [0, 2]
-    assert [float(r) for r in got.residual] == [0, 0, 0, 0, 0.5]
-
-
 def test_a_refused_update_names_the_number_of_entries_and_a_remedy(lowering):
     delta = tf.constant([1.0, np.nan, np.inf])
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"NaN or infinite(.|\n)*drop") as error:
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"NaN or infinite(.|\n)*eave this update out"
+    ) as error:
         ops.topk_residual(delta, tf.zeros(3), 1, lowering=lowering)
     assert "2" in error.value.message
 
@@ -92,11 +84,6 @@ def test_a_refused_update_names_the_number_of_entries_and_a_remedy(lowering):
 def test_a_negative_k_is_refused(lowering):
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"k must be 0 or more.*-1"):
         ops.topk_residual(tf.zeros(3), tf.zeros(3), -1, lowering=lowering)
-
-
-def test_an_unknown_policy_is_refused_by_name():
-    with pytest.raises(UnknownNameError, match="did you mean 'drop'"):
-        ops.topk_residual(tf.zeros(3), tf.zeros(3), 1, on_nonfinite="dropp")
 
 
 def test_a_dtype_the_op_is_not_made_for_is_refused_by_name(lowering):
@@ -134,7 +121,6 @@ def test_static_shapes_are_known_as_far_as_they_can_be(lowering, shape, k, selec
     assert out.residual.shape.rank == (None if shape is None else len(shape))
     if shape is not None:
         assert out.residual.shape.as_list() == shape
-    assert out.nonfinite.shape == []
     if selected is not None:
         assert out.values.shape == out.indices.shape == [selected]
     else:
@@ -172,15 +158,14 @@ def tensors_of(as_dtype, sizes, seed):
     return [as_dtype(*rng.integers(-4, 5, (2, size)).astype(np.float64)) for size in sizes]
 
 
-@pytest.mark.parametrize("on_nonfinite", ["error", "drop"])
 @settings(deadline=None)
 @given(sizes=SIZES, k=st.integers(0, 50), seed=st.integers(0, 99), bad=st.booleans())
-def test_op_and_reference_select_the_same_from_a_list(agree, as_dtype, on_nonfinite, sizes, k, seed, bad):
+def test_op_and_reference_select_the_same_from_a_list(agree, as_dtype, sizes, k, seed, bad):
     tensors = tensors_of(as_dtype, sizes, seed)
     if bad and sizes[-1]:
         tensors[-1][0][-1] = np.nan
     deltas, residuals = zip(*tensors, strict=True)
-    agree(ops.grouped_topk_residual, deltas, residuals, k, on_nonfinite=on_nonfinite)
+    agree(ops.grouped_topk_residual, deltas, residuals, k)
 
 
 def test_shapes_of_a_list_are_kept_and_known(lowering):
@@ -208,8 +193,6 @@ def test_lists_that_do_not_fit_are_refused(lowering):
         )
     with pytest.raises(tf.errors.InvalidArgumentError, match="k must be 0 or more"):
         ops.grouped_topk_residual([one], [one], -1, lowering=lowering)
-    with pytest.raises(UnknownNameError, match="did you mean 'drop'"):
-        ops.grouped_topk_residual([one], [one], 1, on_nonfinite="dropp", lowering=lowering)
 
 
 @settings(deadline=None)

@@ -10,7 +10,7 @@ namespace fedplug {
 enum class StatusCode {
   kOk,
   kInvalidArgument,  // the caller's shapes, counts or options are wrong
-  kNonFinite,        // a NaN or an infinity under NonFinitePolicy::kError
+  kNonFinite,        // a NaN or an infinity
   kDataLoss,         // a payload is truncated, corrupt or hostile
   kDevice,           // an accelerator's runtime refused to do the work
 };

@@ -29,7 +29,6 @@ struct ChunkState {
   std::int64_t in_range = 0;     // keys in the range
   std::int64_t at_edge = 0;      // keys equal to range.edge
   std::int64_t listed = 0;       // entries a partition left in the scratch
-  std::int64_t dropped = 0;      // sums replaced by zero
   std::int64_t chosen = 0;       // entries that leave
   std::int64_t ties = 0;         // of them, those just below the threshold
   std::int64_t tied = 0;         // of all, those just below the threshold

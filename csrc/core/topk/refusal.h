@@ -67,8 +67,7 @@ Status NonFiniteStatus(const Update<T>& update, std::int64_t count,
               " sums of delta and residual" + of_tensor +
               " are NaN or infinite, the first at index " +
               std::to_string(FirstNonFinite(update)) +
-              "; nothing was changed. Leave this update out, or choose the "
-              "policy \"drop\" to count such sums as zero"};
+              "; nothing was changed. Leave this update out"};
 }
 
 // The message and the restoration after a refusal.

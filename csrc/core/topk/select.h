@@ -40,6 +40,9 @@ inline constexpr std::int64_t kDense = 20;
 // takes longer than a count.
 inline constexpr std::int64_t kMany = 5;
 
+// Whether the sums have been checked. If so, nothing has to be undone.
+enum class Sums { kUnchecked, kFinite };
+
 // Until when the logs of updates are kept.
 enum class Undoable {
   kWhileItMayRefuse,
@@ -51,24 +54,23 @@ class Selection {
  public:
   // REQUIRES: k >= 0; the arrays of `updates` outlive the object, and so do
   //           `parallel` and `scratch`
-  Selection(std::vector<Update<T>> updates, std::int64_t k,
-            NonFinitePolicy policy, Undoable undoable, SimdLevel level,
-            Parallel& parallel, const ScratchLease& scratch)
+  Selection(std::vector<Update<T>> updates, std::int64_t k, Sums sums,
+            Undoable undoable, SimdLevel level, Parallel& parallel,
+            const ScratchLease& scratch)
       : updates_(std::move(updates)),
         chunks_(CutIntoChunks(updates_)),
         states_(chunks_, parallel),
         n_(states_.elements()),
         k_(std::min(k, n_)),
-        policy_(policy),
+        sums_(sums),
         undoable_(undoable),
         kernels_(BlockKernelsFor<T>(level)),
         parallel_(parallel),
         scratch_(scratch) {}
 
-  // False if a sum is not finite under kError: every residual_in is then
-  // unchanged, and another residual_out unspecified. The residual of an update
-  // with a log is unchanged after the log has been undone, also after an
-  // exception.
+  // False if a sum is not finite: every residual_in is then unchanged, and
+  // another residual_out unspecified. The residual of an update with a log is
+  // unchanged after the log has been undone, also after an exception.
   bool Run(T* values, std::int32_t* indices) {
     const DefaultFloatEnvironment environment;
     const KeepAwake awake(parallel_, states_.UsefulThreads() - 1);
@@ -90,9 +92,6 @@ class Selection {
     Commit(values, indices);
     return true;
   }
-
-  // The number of sums that were replaced by zero.
-  std::int64_t dropped() const { return dropped_; }
 
   // SHAPE: row_splits[tensors + 1]
   void WriteRowSplits(std::int64_t* row_splits) const {
@@ -131,7 +130,7 @@ class Selection {
         k_ > n_ / kMany) {
       return false;
     }
-    if (policy_ == NonFinitePolicy::kDrop) return true;
+    if (sums_ == Sums::kFinite) return true;
     return std::all_of(updates_.begin(), updates_.end(),
                        [](const Update<T>& update) {
                          return update.log != nullptr ||
@@ -159,22 +158,15 @@ class Selection {
                             &states_, &from_);
   }
 
-  void CountDropped() {
-    for (ChunkState& state : states_) {
-      dropped_ += std::exchange(state.dropped, 0);
-    }
-  }
-
-  // False if a sum is not finite under kError.
+  // False if a sum is not finite.
   bool CountAll(const PivotRange<T>& range) {
     range_keys_ = scratch_->keys.template Reserve<Bits>(states_.room());
-    const bool drop = policy_ == NonFinitePolicy::kDrop;
     std::atomic<bool> refused{false};
     states_.ForEachRun([&](ChunkState* first, ChunkState* last) {
       std::int64_t range_start = first->room;
       for (ChunkState* state = first; state != last; ++state) {
         if (refused.load(std::memory_order_relaxed)) return;
-        if (!CountChunk(UpdateOf(*state), kernels_, drop, range,
+        if (!CountChunk(UpdateOf(*state), kernels_, range,
                         range_keys_ + range_start, state)) {
           refused = true;
         }
@@ -185,13 +177,12 @@ class Selection {
     return !refused;
   }
 
-  // False if a sum is not finite under kError: all entries are then restored.
+  // False if a sum is not finite: all entries are then restored.
   bool PartitionAll(const PivotRange<T>& range) {
     const std::int64_t room = states_.room();
     listed_values_ = scratch_->values.template Reserve<T>(room);
     listed_indices_ = scratch_->indices.template Reserve<std::int32_t>(room);
     range_keys_ = scratch_->keys.template Reserve<Bits>(room);
-    const bool drop = policy_ == NonFinitePolicy::kDrop;
     std::atomic<bool> refused{false};
     // One list per run, without gaps: a list scattered over many pages would
     // cost more to read back than to write.
@@ -203,9 +194,11 @@ class Selection {
         PartitionCursor<T> cursor{listed_values_ + start,
                                   listed_indices_ + start,
                                   range_keys_ + range_start};
-        state->dropped = PartitionChunk(
-            UpdateOf(*state), PartitionKernel(UpdateOf(*state)), range,
-            state->chunk.begin, state->chunk.end, &cursor, [] {});
+        if (!PartitionChunk(UpdateOf(*state), PartitionKernel(UpdateOf(*state)),
+                            range, state->chunk.begin, state->chunk.end,
+                            &cursor, [] {})) {
+          refused = true;
+        }
         state->start = start;
         state->range_start = range_start;
         state->listed = cursor.count;
@@ -213,15 +206,12 @@ class Selection {
         state->above = cursor.count - cursor.in_range;
         start += cursor.count;
         range_start += cursor.in_range;
-        if (state->dropped > 0 && !drop) refused = true;
       }
     });
     if (refused) {
       for (const ChunkState& state : states_) PutBack(state);
-      return false;
     }
-    CountDropped();
-    return true;
+    return !refused;
   }
 
   // Settles the range after PartitionAll: removes its selected entries from the
@@ -288,14 +278,11 @@ class Selection {
         cursor = {entries.values(), entries.indices(), no_keys.data()};
       };
       const auto below = static_cast<Bits>(from_ - 1);
-      state.dropped =
-          PartitionChunk(update, PartitionKernel(update), {below, below},
-                         state.chunk.begin, boundary, &cursor, flush);
-      state.dropped +=
-          PartitionChunk(update, PartitionKernel(update), {from_, from_},
-                         boundary, state.chunk.end, &cursor, flush);
+      PartitionChunk(update, PartitionKernel(update), {below, below},
+                     state.chunk.begin, boundary, &cursor, flush);
+      PartitionChunk(update, PartitionKernel(update), {from_, from_}, boundary,
+                     state.chunk.end, &cursor, flush);
     });
-    CountDropped();
   }
 
   // REQUIRES: count <= kBlock, which even 16 bits can count
@@ -337,7 +324,7 @@ class Selection {
   ChunkStates states_;
   const std::int64_t n_;
   const std::int64_t k_;
-  const NonFinitePolicy policy_;
+  const Sums sums_;
   const Undoable undoable_;
   const BlockKernels<T> kernels_;
   Parallel& parallel_;
@@ -348,7 +335,6 @@ class Selection {
   Bits* range_keys_ = nullptr;  // the keys in the range, by chunk
   Bits from_ = 0;               // the threshold
   const NoDelta<T> no_delta_;   // once the residual holds the sums
-  std::int64_t dropped_ = 0;
 };
 
 }  // namespace fedplug::topk

@@ -1,4 +1,4 @@
-// The refusal of sums that are not finite, for kernels without a policy.
+// The refusal of sums that are not finite, for kernels that count them first.
 #ifndef FEDPLUG_CORE_TOPK_SUM_REFUSAL_H_
 #define FEDPLUG_CORE_TOPK_SUM_REFUSAL_H_
 

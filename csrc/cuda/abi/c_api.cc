@@ -125,11 +125,6 @@ FixedForm FormOf(const FedplugCudaFixedForm* form) {
           static_cast<SentType>(form->dtype)};
 }
 
-NonFinitePolicy PolicyOf(std::int32_t non_finite) {
-  return non_finite == FEDPLUG_CUDA_DROP ? NonFinitePolicy::kDrop
-                                         : NonFinitePolicy::kError;
-}
-
 cudaStream_t StreamOf(void* stream) {
   return static_cast<cudaStream_t>(stream);
 }
@@ -251,34 +246,33 @@ FEDPLUG_CUDA_API std::int32_t fedplug_cuda_topk_workspace_bytes(
 
 FEDPLUG_CUDA_API std::int32_t fedplug_cuda_topk_each(
     std::int32_t device, std::int32_t dtype, const FedplugCudaUpdate* updates,
-    const std::int64_t* ks, std::int64_t count, std::int32_t non_finite,
-    void* workspace, std::uint64_t workspace_bytes, void* values,
-    std::int32_t* indices, FedplugCudaTopKReport* reports, void* stream) {
+    const std::int64_t* ks, std::int64_t count, void* workspace,
+    std::uint64_t workspace_bytes, void* values, std::int32_t* indices,
+    FedplugCudaTopKReport* reports, void* stream) {
   return OnDevice(device, [&] {
     return WithSelectedDtype(dtype, [&](auto zero) {
       using T = decltype(zero);
       const auto typed =
           TensorsOf(updates, ks, count, static_cast<T*>(values), indices);
-      return TopKResidual(
-          typed.data(), count, PolicyOf(non_finite), workspace, workspace_bytes,
-          reinterpret_cast<TopKReport*>(reports), StreamOf(stream));
+      return TopKResidual(typed.data(), count, workspace, workspace_bytes,
+                          reinterpret_cast<TopKReport*>(reports),
+                          StreamOf(stream));
     });
   });
 }
 
 FEDPLUG_CUDA_API std::int32_t fedplug_cuda_topk(
     std::int32_t device, std::int32_t dtype, const FedplugCudaUpdate* updates,
-    std::int64_t count, std::int64_t k, std::int32_t non_finite,
-    void* workspace, std::uint64_t workspace_bytes, void* values,
-    std::int32_t* indices, std::int64_t* row_splits,
-    FedplugCudaTopKReport* reports, void* stream) {
+    std::int64_t count, std::int64_t k, void* workspace,
+    std::uint64_t workspace_bytes, void* values, std::int32_t* indices,
+    std::int64_t* row_splits, FedplugCudaTopKReport* reports, void* stream) {
   return OnDevice(device, [&] {
     return WithSelectedDtype(dtype, [&](auto zero) {
       using T = decltype(zero);
       const auto typed = UpdatesOf<T>(updates, count);
       return GroupedTopKResidual(
-          typed.data(), count, k, PolicyOf(non_finite), workspace,
-          workspace_bytes, static_cast<T*>(values), indices, row_splits,
+          typed.data(), count, k, workspace, workspace_bytes,
+          static_cast<T*>(values), indices, row_splits,
           reinterpret_cast<TopKReport*>(reports), StreamOf(stream));
     });
   });
@@ -286,7 +280,7 @@ FEDPLUG_CUDA_API std::int32_t fedplug_cuda_topk(
 
 FEDPLUG_CUDA_API std::int32_t fedplug_cuda_topk_judge(
     const FedplugCudaTopKReport* host_reports, const FedplugCudaUpdate* updates,
-    std::int64_t count, std::int32_t non_finite) {
+    std::int64_t count) {
   return Guarded([&] {
     std::vector<TopKReport> reports;
     std::vector<std::int64_t> sizes;
@@ -295,7 +289,7 @@ FEDPLUG_CUDA_API std::int32_t fedplug_cuda_topk_judge(
           {host_reports[i].non_finite, host_reports[i].first_non_finite});
       sizes.push_back(updates[i].n);
     }
-    return ToStatus(reports, sizes, PolicyOf(non_finite));
+    return ToStatus(reports, sizes);
   });
 }
 

@@ -19,18 +19,13 @@ extern "C" {
 #define FEDPLUG_CUDA_API __attribute__((visibility("default")))
 
 // Changes with every change of a signature or of a struct.
-#define FEDPLUG_CUDA_ABI_VERSION 8
+#define FEDPLUG_CUDA_ABI_VERSION 9
 
 enum FedplugCudaDtype {
   FEDPLUG_CUDA_FLOAT32 = 0,
   FEDPLUG_CUDA_FLOAT64 = 1,
   FEDPLUG_CUDA_FLOAT16 = 2,
   FEDPLUG_CUDA_BFLOAT16 = 3,
-};
-
-enum FedplugCudaNonFinite {
-  FEDPLUG_CUDA_REFUSE = 0,  // a NaN or infinite sum leaves everything unchanged
-  FEDPLUG_CUDA_DROP = 1,    // a NaN or infinite sum counts as zero
 };
 
 // One tensor of a selection. See cuda/topk_residual.h.
@@ -73,9 +68,9 @@ FEDPLUG_CUDA_API int32_t fedplug_cuda_topk_workspace_bytes(
 //           indices[sum of min(ks[i], n)], tensor after tensor; reports[count]
 FEDPLUG_CUDA_API int32_t fedplug_cuda_topk_each(
     int32_t device, int32_t dtype, const FedplugCudaUpdate* updates,
-    const int64_t* ks, int64_t count, int32_t non_finite, void* workspace,
-    uint64_t workspace_bytes, void* values, int32_t* indices,
-    FedplugCudaTopKReport* reports, void* stream);
+    const int64_t* ks, int64_t count, void* workspace, uint64_t workspace_bytes,
+    void* values, int32_t* indices, FedplugCudaTopKReport* reports,
+    void* stream);
 
 // Queues one selection of the k largest sums of all tensors together.
 //
@@ -85,14 +80,14 @@ FEDPLUG_CUDA_API int32_t fedplug_cuda_topk_each(
 //           row_splits[count + 1], reports[count]
 FEDPLUG_CUDA_API int32_t fedplug_cuda_topk(
     int32_t device, int32_t dtype, const FedplugCudaUpdate* updates,
-    int64_t count, int64_t k, int32_t non_finite, void* workspace,
-    uint64_t workspace_bytes, void* values, int32_t* indices,
-    int64_t* row_splits, FedplugCudaTopKReport* reports, void* stream);
+    int64_t count, int64_t k, void* workspace, uint64_t workspace_bytes,
+    void* values, int32_t* indices, int64_t* row_splits,
+    FedplugCudaTopKReport* reports, void* stream);
 
 // The Status that fetched reports stand for.
-FEDPLUG_CUDA_API int32_t fedplug_cuda_topk_judge(
-    const FedplugCudaTopKReport* host_reports, const FedplugCudaUpdate* updates,
-    int64_t count, int32_t non_finite);
+FEDPLUG_CUDA_API int32_t
+fedplug_cuda_topk_judge(const FedplugCudaTopKReport* host_reports,
+                        const FedplugCudaUpdate* updates, int64_t count);
 
 FEDPLUG_CUDA_API uint64_t fedplug_cuda_scatter_workspace_bytes(void);
 

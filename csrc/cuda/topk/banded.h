@@ -20,8 +20,8 @@
 // (together.h), with equal results.
 //
 // COST:  per element, 3 * sizeof(T) bytes: AddAndList reads delta and
-//        residual_in and writes residual_out. Under kError in place it writes 2
-//        bytes of log besides.
+//        residual_in and writes residual_out. In place it writes 2 bytes of log
+//        besides.
 //        Per listed entry, 2 bytes of scratch, and one gather from residual_out
 //        for each later step.
 //        A sample of 1/16 of the elements, 2^17 at most, is read before, twice
@@ -31,9 +31,8 @@
 //        Barriers: 5 for float, 9 for double if the band has the usual width.
 //
 // With a k for each tensor, the blocks are divided among the tensors
-// (List::TeamOf), and every team selects for itself. Under kError all blocks
-// first read all sums (CheckSums), so that no team writes before another
-// refuses. That costs 2 * sizeof(T) bytes more per element.
+// (List::TeamOf), and every team selects for itself. All blocks first read all
+// sums (CheckSums), so that no team writes before another refuses. That costs 2 * sizeof(T) bytes more per element.
 #ifndef FEDPLUG_CUDA_TOPK_BANDED_H_
 #define FEDPLUG_CUDA_TOPK_BANDED_H_
 
@@ -110,8 +109,7 @@ struct Span {
   }
 };
 
-// Sums that are not finite count as zeros, which they become unless they are
-// refused.
+// Sums that are not finite, which will be refused, count as zeros.
 template <typename T>
 struct CountSample {
   int round;
@@ -146,7 +144,7 @@ struct CountSample {
 
 template <typename T>
 struct AddAndList {
-  NonFinitePolicy policy;
+  bool checked;  // all sums are known to be finite
 
   struct Shared {
     Partition<T> partition;
@@ -187,7 +185,7 @@ struct AddAndList {
                                T (&sums)[kItems],
                                NonFiniteCounts& non_finite) const {
     const TopKTensor<T>& tensor = job.tensor;
-    const bool logged = IsLogged(tensor, policy);
+    const bool logged = !checked && IsInPlace(tensor);
     const UndoNotes<T> notes = NotesOf(job);
     const int left = tile.size - thread;
     const std::int64_t begin = tile.begin + thread;
@@ -216,7 +214,6 @@ struct AddAndList {
 // writes the report.
 template <typename T>
 struct Settle {
-  NonFinitePolicy policy;
   bool written;  // whether the sums are in residual_out
 
   struct Shared {};
@@ -224,14 +221,14 @@ struct Settle {
   template <typename Block>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
                                       const Span<T>& span, Shared&) const {
-    const bool refused = IsRefused(job, policy);
+    const bool refused = IsRefused(job);
     span.ForChunks([&](const Job<T>& of, const Chunk& chunk) {
       if (chunk.BeginsTensor()) WriteReport(block, of);
       if (!refused) WriteHeldBack(block, of, chunk);
     });
     if (!refused) return;
     span.ForTiles([&](const Job<T>& of, const Tile& tile) {
-      if (written && IsLogged(of.tensor, policy)) {
+      if (written && IsInPlace(of.tensor)) {
         Undo(block, of, tile);
       } else {
         CopyResidual(block, of.tensor, tile.begin, tile.size);
@@ -299,19 +296,19 @@ struct RefineBand {
 // The order of the steps for one scope. Launcher has Each(step), which runs a
 // step on every span of the scope, after all that was asked for before,
 // Last(step), the same for a step that no other block waits for, and
-// decisions(), the block's conclusions, which are those of all blocks.
+// decisions(), the block's conclusions, which are those of all blocks. `checked`
+// says that all sums are known to be finite.
 template <typename T, typename Launcher>
-FEDPLUG_HOST_DEVICE void RunBandedSteps(const Job<T>& job,
-                                        NonFinitePolicy policy,
+FEDPLUG_HOST_DEVICE void RunBandedSteps(const Job<T>& job, bool checked,
                                         Launcher& launcher) {
   const Decisions& decisions = launcher.decisions();
   for (int round = 0; round < kSampleRounds<T>; ++round) {
     launcher.Each(Then{CountSample<T>{round},
                        FindBand<T>{round, job.scope.sample.ranks}});
   }
-  launcher.Each(Then{AddAndList<T>{policy}, Narrow<T>{}});
-  launcher.Last(Settle<T>{policy, /*written=*/true});
-  if (IsRefused(job, policy)) return;
+  launcher.Each(Then{AddAndList<T>{checked}, Narrow<T>{}});
+  launcher.Last(Settle<T>{/*written=*/true});
+  if (IsRefused(job)) return;
   while (decisions.lists_again != 0) {
     launcher.Each(Then{ListAgain<T>{}, Narrow<T>{}});
   }

@@ -120,8 +120,8 @@ struct NonFiniteCounts {
 // Whether the call is refused, and the residual unchanged. Known after all sums
 // of the call were counted.
 template <typename T>
-FEDPLUG_HOST_DEVICE bool IsRefused(const Job<T>& job, NonFinitePolicy policy) {
-  return policy == NonFinitePolicy::kError && *job.any_non_finite != 0;
+FEDPLUG_HOST_DEVICE bool IsRefused(const Job<T>& job) {
+  return *job.any_non_finite != 0;
 }
 
 // The work of one block of the tensor.

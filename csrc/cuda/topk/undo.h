@@ -20,10 +20,8 @@ using fedplug::topk::UndoNotes;
 
 // Whether residuals would be lost if the sums are written before all were seen.
 template <typename T>
-FEDPLUG_HOST_DEVICE bool IsLogged(const TopKTensor<T>& tensor,
-                                  NonFinitePolicy policy) {
-  return policy == NonFinitePolicy::kError &&
-         tensor.residual_out == tensor.residual_in;
+FEDPLUG_HOST_DEVICE bool IsInPlace(const TopKTensor<T>& tensor) {
+  return tensor.residual_out == tensor.residual_in;
 }
 
 template <typename T>

@@ -42,7 +42,7 @@ TEST(CudaDevice, ListsTakeFewLaunchesAndEqualTheCore) {
     sizes.back() = 9000;
     const auto inputs = ListOf<float>(sizes, Fill::kFewLevels, random);
     fake_cuda::TakeLog();
-    ExpectSameAsCore(inputs, 3000, kError);
+    ExpectSameAsCore(inputs, 3000);
     EXPECT_EQ(LaunchesLogged(), row.launches);
   }
 }
@@ -57,9 +57,8 @@ class TopKCall {
 
   Status Queue(cudaStream_t stream) {
     cuda::TopKTensor<float> tensor = device.tensor;
-    const Status status =
-        cuda::TopKResidual(&tensor, 1, kError, workspace.data(),
-                           workspace.Bytes(), report.data(), stream);
+    const Status status = cuda::TopKResidual(
+        &tensor, 1, workspace.data(), workspace.Bytes(), report.data(), stream);
     tensor = {};  // was read, and is the caller's again
     return status;
   }
@@ -164,7 +163,7 @@ TEST(CudaDevice, ReportsRefusedSelections) {
 
 TEST(CudaDevice, ReportsRefusedListsAndQueuesNothing) {
   const DeviceSelection<float> selection(InputsOfTeams());
-  ExpectStopsAtTheFirstRefusal(0, 2, [&] { return selection.Queue(kError); });
+  ExpectStopsAtTheFirstRefusal(0, 2, [&] { return selection.Queue(); });
 }
 
 TEST(CudaDevice, ReportsAMissingCapacity) {
@@ -275,7 +274,7 @@ TEST(CudaDevice, SizesThatDoNotFitAreRefusedBeforeAnythingIsQueued) {
   fake_cuda::TakeLog();
   cuda::TopKTensor<float> tensor = call.device.tensor;
   const auto queue = [&](std::size_t bytes) {
-    return cuda::TopKResidual(&tensor, 1, kError, call.workspace.data(), bytes,
+    return cuda::TopKResidual(&tensor, 1, call.workspace.data(), bytes,
                               call.report.data(), nullptr);
   };
   EXPECT_TRUE(queue(call.workspace.Bytes() - 1).code() ==

@@ -19,8 +19,8 @@ struct TopK {
   std::int64_t non_finite = 0;
 };
 
-// A stable sort of all |a|. Sums that are not finite count as zero
-// (NonFinitePolicy::kDrop). COST: O(n log n)
+// A stable sort of all |a|. Sums that are not finite count as zero.
+// COST: O(n log n)
 template <typename T>
 TopK<T> TopKResidual(const std::vector<T>& delta,
                      const std::vector<T>& residual, std::int64_t k);

@@ -17,7 +17,6 @@ from fedplug.kernels.arguments import whole_numbers
 
 _FLOATING = (tf.float32, tf.float64, tf.bfloat16, tf.float16)
 _WIDE = _FLOATING[:2]
-_POLICIES = ("error", "drop")
 
 
 def require(condition: tf.Tensor, message: str, *details: object) -> tf.Tensor:
@@ -135,12 +134,6 @@ def refuse_without_op(kind: str, form: str, instead: str) -> NoReturn:
         f"library (`fedplug doctor` says how) and use a runtime that runs custom ops, such as "
         f"fedplug.use_runtime('inprocess'), or use {instead!r}"
     )
-
-
-def require_policy(on_nonfinite: str) -> None:
-    """Raises UnknownNameError unless ``on_nonfinite`` is a policy for NaN and infinite sums."""
-    if on_nonfinite not in _POLICIES:
-        raise UnknownNameError("policy", on_nonfinite, _POLICIES, where="on_nonfinite")
 
 
 def require_form(what: str, form: str, forms: tf.Tensor) -> None:

@@ -15,20 +15,16 @@ from fedplug.ops._tensorflow.arguments import (
     as_int64,
     require,
     require_equal_shapes,
-    require_policy,
     require_wide,
     same_shape,
 )
 from fedplug.ops._tensorflow.gradients import refuse_gradient
 from fedplug.ops._tensorflow.traced import traced_once
 from fedplug.ops.lowering import resolve_lowering
-from fedplug.ops.types import Array, ChunkedTopK, GroupedTopK, Scalar, TopK
+from fedplug.ops.types import Array, GroupedTopK, Scalar, TopK
 
 
-def topk_residual(
-    delta: Array, residual: Array, k: Scalar, *, on_nonfinite: str = "error", lowering: str | None = None
-) -> TopK:
-    require_policy(on_nonfinite)
+def topk_residual(delta: Array, residual: Array, k: Scalar, *, lowering: str | None = None) -> TopK:
     delta = tf.convert_to_tensor(delta)
     residual = as_floats("residual", residual, delta.dtype)
     require_wide(delta=delta)
@@ -36,9 +32,9 @@ def topk_residual(
     k = as_int64("k", k)
     if resolve_lowering(lowering) == "fused":
         op = loader.library().fedplug_grouped_top_k_residual
-        taken = GroupedTopK(*op([delta], [residual], k, on_nonfinite=on_nonfinite))
-        return TopK(taken.values, taken.indices, taken.residuals[0], taken.nonfinite)
-    return TopK(*_topk_residual(delta, residual, k, on_nonfinite))
+        taken = GroupedTopK(*op([delta], [residual], k))
+        return TopK(taken.values, taken.indices, taken.residuals[0])
+    return TopK(*_topk_residual(delta, residual, k))
 
 
 def grouped_topk_residual(
@@ -46,10 +42,8 @@ def grouped_topk_residual(
     residuals: Sequence[Array],
     k: Scalar,
     *,
-    on_nonfinite: str = "error",
     lowering: str | None = None,
 ) -> GroupedTopK:
-    require_policy(on_nonfinite)
     if not deltas or len(deltas) != len(residuals):
         raise ArgumentError(
             f"there are {len(deltas)} deltas and {len(residuals)} residuals; give at least one, and as many "
@@ -69,13 +63,13 @@ def grouped_topk_residual(
     k = as_int64("k", k)
     if resolve_lowering(lowering) == "fused":
         op = loader.library().fedplug_grouped_top_k_residual
-        return GroupedTopK(*op(deltas, residuals, k, on_nonfinite=on_nonfinite))
-    return GroupedTopK(*_grouped_topk_residual(deltas, residuals, k, on_nonfinite))
+        return GroupedTopK(*op(deltas, residuals, k))
+    return GroupedTopK(*_grouped_topk_residual(deltas, residuals, k))
 
 
 def chunked_topk_residual(
     delta: Array, residual: Array, k: Scalar, *, chunk: int, decay: Scalar, lowering: str | None = None
-) -> ChunkedTopK:
+) -> TopK:
     delta = tf.convert_to_tensor(delta)
     residual = as_floats("residual", residual, delta.dtype)
     require_wide(delta=delta)
@@ -86,22 +80,18 @@ def chunked_topk_residual(
         raise ValueError(f"chunk is {chunk}; it must be 1 or more")
     if resolve_lowering(lowering) == "fused":
         op = loader.library().fedplug_chunked_top_k_residual
-        return ChunkedTopK(*op(delta, residual, k, decay, chunk=chunk))
-    return ChunkedTopK(*_chunked_topk_residual(delta, residual, k, decay, chunk))
+        return TopK(*op(delta, residual, k, decay, chunk=chunk))
+    return TopK(*_chunked_topk_residual(delta, residual, k, decay, chunk))
 
 
 @traced_once
-def _grouped_topk_residual(
-    deltas: tf.Tensor, residuals: tf.Tensor, k: tf.Tensor, on_nonfinite: str
-) -> tuple[tf.Tensor, ...]:
+def _grouped_topk_residual(deltas: tf.Tensor, residuals: tf.Tensor, k: tf.Tensor) -> tuple[tf.Tensor, ...]:
     checks = [
         require(same_shape(delta, residual), "a delta and its residual must have the same shape")
         for delta, residual in zip(deltas, residuals, strict=True)
     ]
     sizes = tf.stack([tf.size(delta, tf.int64) for delta in deltas])
-    values, indices, residual, nonfinite = _topk_residual(
-        _end_to_end(deltas), after(checks, _end_to_end(residuals)), k, on_nonfinite
-    )
+    values, indices, residual = _topk_residual(_end_to_end(deltas), after(checks, _end_to_end(residuals)), k)
     ends = tf.cumsum(sizes)
     tensor_of = tf.searchsorted(ends, tf.cast(indices, tf.int64), side="right")
     row_splits = tf.concat([[0], tf.searchsorted(tensor_of, tf.range(1, len(deltas) + 1))], 0)
@@ -111,7 +101,7 @@ def _grouped_topk_residual(
         part = tf.reshape(part, tf.shape(delta))
         part.set_shape(delta.shape)
         rest.append(part)
-    return values, indices - tf.cast(begins, tf.int32), tf.cast(row_splits, tf.int64), rest, nonfinite
+    return values, indices - tf.cast(begins, tf.int32), tf.cast(row_splits, tf.int64), rest
 
 
 def _end_to_end(tensors: tf.Tensor) -> tf.Tensor:
@@ -119,33 +109,27 @@ def _end_to_end(tensors: tf.Tensor) -> tf.Tensor:
 
 
 @traced_once
-def _topk_residual(
-    delta: tf.Tensor, residual: tf.Tensor, k: tf.Tensor, on_nonfinite: str
-) -> tuple[tf.Tensor, ...]:
+def _topk_residual(delta: tf.Tensor, residual: tf.Tensor, k: tf.Tensor) -> tuple[tf.Tensor, ...]:
     shape = tf.shape(delta)
     checks = [
         require(same_shape(delta, residual), "delta and residual must have the same shape"),
         require(k >= 0, "k must be 0 or more", k),
     ]
     a = refuse_gradient(tf.reshape(after(checks, delta) + residual, [-1]))
-    finite = tf.math.is_finite(a)
-    nonfinite = tf.math.count_nonzero(~finite)
-    if on_nonfinite == "error":
-        refusal = require(
-            tf.equal(nonfinite, 0),
-            "sums of delta and residual are NaN or infinite; leave this update out, or drop them with "
-            "on_nonfinite='drop'; their number is",
-            nonfinite,
-        )
-        a, nonfinite = after([refusal], a), after([refusal], nonfinite)
-    a = tf.where(finite, a, tf.zeros_like(a))
+    nonfinite = tf.math.count_nonzero(~tf.math.is_finite(a))
+    refusal = require(
+        tf.equal(nonfinite, 0),
+        "sums of delta and residual are NaN or infinite; leave this update out; their number is",
+        nonfinite,
+    )
+    a = after([refusal], a)
     kept = tf.cast(tf.minimum(k, tf.size(a, tf.int64)), tf.int32)
     indices = tf.sort(tf.math.top_k(_magnitude_bits(a), kept, sorted=False).indices)
     values = tf.gather(a, indices)
     rest = tf.tensor_scatter_nd_update(a, indices[:, tf.newaxis], tf.zeros_like(values))
     rest = tf.reshape(rest, shape)
     rest.set_shape(delta.shape)
-    return values, indices, rest, nonfinite
+    return values, indices, rest
 
 
 def _magnitude_bits(a: tf.Tensor) -> tf.Tensor:

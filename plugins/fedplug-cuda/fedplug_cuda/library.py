@@ -34,7 +34,7 @@ __all__ = [
 LIBRARY_VARIABLE = "FEDPLUG_CUDA_LIBRARY"
 """Environment variable with the path of another library. Tests select the fake device with it."""
 
-_ABI_VERSION = 8
+_ABI_VERSION = 9
 
 
 class DeviceError(FedplugError, RuntimeError):
@@ -117,14 +117,14 @@ _SIGNATURES = {
     "device_count": [POINTER(c_int32)],
     "topk_workspace_bytes": [c_int32, POINTER(Update), c_int64, c_int32, POINTER(c_uint64)],
     "topk_each": [
-        c_int32, c_int32, POINTER(Update), POINTER(c_int64), c_int64, c_int32,
+        c_int32, c_int32, POINTER(Update), POINTER(c_int64), c_int64,
         c_void_p, c_uint64, c_void_p, c_void_p, c_void_p, c_void_p,
     ],
     "topk": [
-        c_int32, c_int32, POINTER(Update), c_int64, c_int64, c_int32,
+        c_int32, c_int32, POINTER(Update), c_int64, c_int64,
         c_void_p, c_uint64, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p,
     ],
-    "topk_judge": [POINTER(TopKReport), POINTER(Update), c_int64, c_int32],
+    "topk_judge": [POINTER(TopKReport), POINTER(Update), c_int64],
     "scatter_add": [
         c_int32, c_int32, c_void_p, c_int64, c_void_p, c_void_p, c_int64, c_void_p, c_int64,
         c_void_p, c_void_p, c_uint64, c_void_p, c_void_p,

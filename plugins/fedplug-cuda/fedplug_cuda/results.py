@@ -43,25 +43,14 @@ class Results:
         return [host[offset : offset + size] for offset, size in zip(self._offsets, self._sizes, strict=True)]
 
 
-def require_finite(reports: Any, sizes: Sequence[int], policy: int) -> int:
-    """Returns the number of sums that the reports of tensors of these sizes count as not finite.
-
-    Args:
-        reports: An array of `TopKReport`.
-        sizes: The number of elements of each tensor.
-        policy: FedplugCudaNonFinite.
-
-    Raises:
-        NonFiniteError: The policy refuses such sums, and there are some.
-    """
+def require_finite(reports: Any, sizes: Sequence[int]) -> None:
+    """Raises NonFiniteError if an array of `TopKReport`, of tensors of these sizes, counts any sum."""
     count = len(sizes)
-    dropped = sum(report.non_finite for report in reports)
     updates = (Update * count)(*((None, None, None, size) for size in sizes))
     try:
-        call("topk_judge", reports, updates, ctypes.c_int64(count), policy)
+        call("topk_judge", reports, updates, ctypes.c_int64(count))
     except NonFiniteError as error:
-        raise NonFiniteError(str(error), count=dropped) from None
-    return dropped
+        raise NonFiniteError(str(error), count=sum(report.non_finite for report in reports)) from None
 
 
 def require_counted_finite(counts: NDArray[np.uint8], sizes: Sequence[int]) -> None:
@@ -72,4 +61,4 @@ def require_counted_finite(counts: NDArray[np.uint8], sizes: Sequence[int]) -> N
     reports = (TopKReport * len(sizes))(
         *((count, size - end if count else -1) for (count, end), size in zip(pairs, sizes, strict=True))
     )
-    require_finite(reports, sizes, 0)
+    require_finite(reports, sizes)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedplug.errors import ArgumentError
-from fedplug.ops.types import ChunkedTopK, TakenFromSum
+from fedplug.ops.types import TakenFromSum, TopK
 from fedplug_cuda.arrays import DTYPE_CODES, DeviceArray, require_same_device
 from fedplug_cuda.entries import READ, TAKE, Entries, queue
 from fedplug_cuda.library import ScaledSum, call
@@ -46,7 +46,7 @@ def scaled(x: DeviceArray, factor: object, stream: int) -> DeviceArray:
 
 def chunked_topk(
     xs: Sequence[DeviceArray], residuals: _Residuals, ks: Sequence[int], chunk: int, decay: Any, stream: int
-) -> list[ChunkedTopK]:
+) -> list[TopK]:
     """Selects as `fedplug.ops.chunked_topk_residual` does from each tensor. Zeros for a residual of None."""
     _require_fitting(xs, residuals)
     if chunk < 1:
@@ -72,7 +72,7 @@ def chunked_topk(
     found = results.fetch()
     require_counted_finite(found[0], [x.size for x in xs])
     return [
-        ChunkedTopK(found[1 + 2 * i].view(x.dtype), found[2 + 2 * i].view(np.int32), rests[i])
+        TopK(found[1 + 2 * i].view(x.dtype), found[2 + 2 * i].view(np.int32), rests[i])
         for i, x in enumerate(xs)
     ]
 

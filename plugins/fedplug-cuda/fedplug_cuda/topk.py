@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -25,8 +25,6 @@ from fedplug_cuda.results import Results, require_finite
 
 __all__ = ["grouped_topk_residual", "require_wide", "select", "self_check"]
 
-_POLICIES = {"error": 0, "drop": 1}
-
 
 def grouped_topk_residual(
     deltas: Sequence[object],
@@ -34,7 +32,6 @@ def grouped_topk_residual(
     k: int,
     *,
     residuals_out: Sequence[object] | None = None,
-    on_nonfinite: Literal["error", "drop"] = "error",
     stream: object = None,
 ) -> GroupedTopK:
     """Selects the ``k`` largest entries of ``delta + residual`` of a list of tensors on one CUDA device.
@@ -48,7 +45,6 @@ def grouped_topk_residual(
         k: Number of entries to select from all tensors together; 0 or more.
         residuals_out: Arrays to write the next residuals to. The residuals themselves for an update in place.
             None allocates them in the framework of the deltas.
-        on_nonfinite: "error" refuses NaN and infinite sums and changes nothing. "drop" counts them as zero.
         stream: The stream to work on. None is the framework's current one.
 
     Returns:
@@ -57,7 +53,7 @@ def grouped_topk_residual(
     Raises:
         ArgumentError: An array does not fit, or ``k`` is negative.
         DeviceError: The arrays are on several devices, or the device or its memory refused the work.
-        NonFiniteError: A sum is NaN or infinite, under "error".
+        NonFiniteError: A sum is NaN or infinite. Nothing is changed.
 
     Example:
         >>> found = grouped_topk_residual([torch_tensor], None, k=100)  # doctest: +SKIP
@@ -70,7 +66,7 @@ def grouped_topk_residual(
     xs = [as_device_array(delta, handle) for delta in deltas]
     before = _matching("residuals", residuals or [None] * len(xs), xs, handle)
     after = _matching("residuals_out", residuals_out or [None] * len(xs), xs, handle)
-    found = select(xs, before, after, whole("k", k), on_nonfinite, handle)
+    found = select(xs, before, after, whole("k", k), handle)
     return found._replace(residuals=[array.owner for array in found.residuals])
 
 
@@ -96,15 +92,12 @@ def select(
     before: Sequence[DeviceArray | None],
     after: Sequence[DeviceArray | None],
     k: int | Sequence[int],
-    on_nonfinite: Literal["error", "drop"],
     stream: int,
 ) -> GroupedTopK:
     """Selects as `grouped_topk_residual` does, or ``k[i]`` entries of array i if ``k`` is a list.
 
     Residuals are device arrays. None is zeros, or new memory.
     """
-    if on_nonfinite not in _POLICIES:
-        raise ArgumentError(f"on_nonfinite is {on_nonfinite!r}; it must be 'error' or 'drop'")
     dtype = _common_dtype(xs)
     device = require_same_device([array for array in (*xs, *before, *after) if array is not None])
     written = [empty_like(x, stream) if new is None else new for x, new in zip(xs, after, strict=True)]
@@ -130,18 +123,18 @@ def select(
     parts = [ctypes.sizeof(TopKReport) * count, 8 * (count + 1), 4 * chosen, dtype.itemsize * chosen]
     results = Results(parts, xs[0], stream)
     reports_at, splits_at, indices_at, values_at = results.at
-    policy, scratch = _POLICIES[on_nonfinite], (workspace_at, needed.value, values_at, indices_at)
+    scratch = workspace_at, needed.value, values_at, indices_at
     if isinstance(k, int):
-        arguments: tuple[Any, ...] = (count, k, policy, *scratch, splits_at)
+        arguments: tuple[Any, ...] = (count, k, *scratch, splits_at)
         call("topk", device, DTYPE_CODES[dtype], updates, *arguments, reports_at, stream)
     else:
-        arguments = ((ctypes.c_int64 * count)(*k), count, policy, *scratch)
+        arguments = ((ctypes.c_int64 * count)(*k), count, *scratch)
         call("topk_each", device, DTYPE_CODES[dtype], updates, *arguments, reports_at, stream)
     found = results.fetch()
     del workspace  # not before the stream is through
-    dropped = require_finite((TopKReport * count).from_buffer_copy(found[0]), sizes, policy)
+    require_finite((TopKReport * count).from_buffer_copy(found[0]), sizes)
     splits = found[1].view(np.int64) if isinstance(k, int) else np.cumsum([0, *of_each])
-    return GroupedTopK(found[3].view(dtype), found[2].view(np.int32), splits, written, np.int64(dropped))
+    return GroupedTopK(found[3].view(dtype), found[2].view(np.int32), splits, written)
 
 
 def require_wide(xs: Sequence[DeviceArray]) -> None:

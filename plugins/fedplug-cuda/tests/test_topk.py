@@ -80,13 +80,6 @@ def test_a_nan_is_refused_and_residuals_keep_their_bits(device):
         assert device.get(array, residual).tobytes() == residual.tobytes()
 
 
-def test_dropped_sums_are_counted(device):
-    delta = np.arange(100, dtype=np.float32)
-    delta[[3, 99]] = np.inf
-    found = grouped_topk_residual([device.put(delta)], None, 1, on_nonfinite="drop")
-    assert (found.nonfinite, found.indices.tolist(), found.values.tolist()) == (2, [98], [98.0])
-
-
 def test_values_that_do_not_fit_are_refused(device):
     x = device.put(np.ones(10, np.float32))
     with pytest.raises(ArgumentError, match="k = -1 is negative"):

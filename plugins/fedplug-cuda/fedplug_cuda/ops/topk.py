@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from fedplug.kernels.arguments import real, whole
 from fedplug.ops.device_array import DeviceArray
-from fedplug.ops.types import ChunkedTopK, GroupedTopK, TopK
+from fedplug.ops.types import GroupedTopK, TopK
 from fedplug_cuda.memory import to_device_of_each
 from fedplug_cuda.sums import chunked_topk
 from fedplug_cuda.topk import select
@@ -23,13 +21,11 @@ __all__ = [
 ]
 
 
-def topk_residual(
-    delta: DeviceArray, residual: object, k: object, *, on_nonfinite: object = "error", lowering: None = None
-) -> TopK:
+def topk_residual(delta: DeviceArray, residual: object, k: object, *, lowering: None = None) -> TopK:
     """See `fedplug.ops.topk_residual`."""
     del lowering
-    found = _selected([delta], [residual], whole("k", k), on_nonfinite)
-    return TopK(found.values, found.indices, found.residuals[0], found.nonfinite)
+    found = _selected([delta], [residual], whole("k", k))
+    return TopK(found.values, found.indices, found.residuals[0])
 
 
 def topk_residual_of_each(
@@ -38,38 +34,31 @@ def topk_residual_of_each(
     """See `fedplug.ops.topk_residual_of_each`. One call for the list."""
     if len({delta.dtype for delta in deltas}) > 1:
         return [topk_residual(*each) for each in zip(deltas, residuals, ks, strict=True)]
-    found = _selected(deltas, residuals, [whole("k", k) for k in ks], "error")
+    found = _selected(deltas, residuals, [whole("k", k) for k in ks])
     begins, ends = found.row_splits[:-1].tolist(), found.row_splits[1:].tolist()
     return [
-        TopK(found.values[begin:end], found.indices[begin:end], residual, np.int64(0))
+        TopK(found.values[begin:end], found.indices[begin:end], residual)
         for begin, end, residual in zip(begins, ends, found.residuals, strict=True)
     ]
 
 
 def grouped_topk_residual(
-    deltas: Sequence[DeviceArray],
-    residuals: Sequence[object],
-    k: object,
-    *,
-    on_nonfinite: object = "error",
-    lowering: None = None,
+    deltas: Sequence[DeviceArray], residuals: Sequence[object], k: object, *, lowering: None = None
 ) -> GroupedTopK:
     """See `fedplug.ops.grouped_topk_residual`."""
     del lowering
-    return _selected(deltas, residuals, whole("k", k), on_nonfinite)
+    return _selected(deltas, residuals, whole("k", k))
 
 
-def _selected(
-    deltas: Sequence[DeviceArray], residuals: Sequence[Any], k: Any, on_nonfinite: Any
-) -> GroupedTopK:
+def _selected(deltas: Sequence[DeviceArray], residuals: Sequence[Any], k: Any) -> GroupedTopK:
     """Never overwrites its residuals: a later step may refuse the update, which must leave them unchanged."""
     stream, before = to_device_of_each(deltas, residuals)
-    return select(deltas, before, [None] * len(deltas), k, on_nonfinite, stream)
+    return select(deltas, before, [None] * len(deltas), k, stream)
 
 
 def chunked_topk_residual(
     delta: DeviceArray, residual: Any, k: Any, *, chunk: int, decay: Any, lowering: None = None
-) -> ChunkedTopK:
+) -> TopK:
     """See `fedplug.ops.chunked_topk_residual`."""
     del lowering
     return chunked_topk_residual_of_each([delta], [residual], [k], chunk=chunk, decay=decay)[0]
@@ -82,7 +71,7 @@ def chunked_topk_residual_of_each(
     *,
     chunk: int,
     decay: float,
-) -> list[ChunkedTopK]:
+) -> list[TopK]:
     """See `fedplug.ops.topk.chunked_topk_residual_of_each`."""
     stream, before = to_device_of_each(deltas, residuals)
     whole_ks = [whole("k", k) for k in ks]
