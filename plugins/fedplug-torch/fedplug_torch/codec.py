@@ -10,10 +10,12 @@ import torch
 
 import fedplug
 from fedplug.codecs import DEFAULT_MAX_BYTES
+from fedplug.codecs.arrays import require_output
+from fedplug.codecs.decoding import opened
 from fedplug.errors import ArgumentError, PayloadError
 from fedplug_torch.devices import as_operand, as_operands, as_results
 from fedplug_torch.shards import local_shard, require_shards, shards_of, text_of
-from fedplug_torch.tensors import as_array, as_tensor, require_dense, shares_memory
+from fedplug_torch.tensors import arrays_like, as_array, as_tensor, require_dense, shares_memory
 
 __all__ = ["Codec", "NamedTensors", "decode", "decode_model", "encode", "named", "numpy_codec"]
 
@@ -146,7 +148,7 @@ def decode(
             an encoder that is not installed.
         ArgumentError: ``out`` does not fit, or ``payload`` is not a buffer.
     """
-    buffer = as_array(payload) if isinstance(payload, torch.Tensor) else payload
+    buffer = _buffer(payload)
     if out is None:
         return as_tensor(fedplug.decode(buffer, max_bytes=max_bytes))
     shard = local_shard(out)
@@ -170,6 +172,7 @@ def decode_model(
     Args:
         payloads: Payloads from `Codec.encode_model`.
         out: Tensors to overwrite, for some or all of the names: a mapping, or a module for its parameters.
+            All, and the checksums of all payloads, are checked before one is written.
         max_bytes: Maximum size of all new tensors together.
 
     Raises:
@@ -178,14 +181,24 @@ def decode_model(
     """
     tensors: dict[str, torch.Tensor] = {}
     places = {} if out is None else named(out)
-    for name, payload in payloads.items():
-        try:
+    name = None
+    try:
+        for name, payload in payloads.items():
+            form = opened(_buffer(payload), None)[0].spec
+            if name in places:
+                require_dense(shard := local_shard(places[name]))
+                require_output(arrays_like({name: shard})[name], form.shape, form.dtype)
+        for name, payload in payloads.items():
             tensors[name] = decode(payload, out=places.get(name), max_bytes=max_bytes)
-        except (ArgumentError, PayloadError) as error:
-            raise type(error)(f"tensor {name!r}: {error}") from error
-        if name not in places:
-            max_bytes = max_bytes - tensors[name].nbytes  # a new object: the caller may own the tensor
+            if name not in places:
+                max_bytes = max_bytes - tensors[name].nbytes  # a new object: the caller may own the tensor
+    except (ArgumentError, PayloadError) as error:
+        raise type(error)(f"tensor {name!r}: {error}") from error
     return tensors
+
+
+def _buffer(payload: object) -> object:
+    return as_array(payload) if isinstance(payload, torch.Tensor) else payload
 
 
 def named(tensors: NamedTensors) -> dict[str, torch.Tensor]:

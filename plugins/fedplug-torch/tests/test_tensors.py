@@ -167,6 +167,16 @@ def test_a_model_is_sent_and_read_into_another(tensors):
         assert torch.equal(parameter, dict(sender.named_parameters())[name])
 
 
+def test_a_model_with_a_damaged_payload_or_a_place_that_does_not_fit_is_not_written():
+    payloads, _ = fedplug_torch.Codec("identity").encode_model({"a": numbers(100), "b": numbers(100)})
+    places = {"a": torch.zeros(100), "b": torch.zeros(100)}
+    with pytest.raises(PayloadError, match="tensor 'b': the checksum"):
+        fedplug_torch.decode_model({**payloads, "b": payloads["b"][:-1] + b"x"}, out=places)
+    with pytest.raises(ArgumentError, match="tensor 'b': out is"):
+        fedplug_torch.decode_model(payloads, out={**places, "b": torch.zeros(99)})
+    assert not any(place.any() for place in places.values())
+
+
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_a_state_from_a_safetensors_file_continues_with_the_same_bytes(dtype):
     codec = fedplug_torch.Codec("topk(0.05) | qsgd(4)")
