@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -87,14 +89,15 @@ def _run(arguments: argparse.Namespace) -> int:
     bench.check_rounds(arguments.rounds)  # before the measurements, which take a while
     if arguments.plot:
         rate_distortion.require(arguments.plot)
-    updates = _updates(arguments)
-    if arguments.plot and len(updates) > 1:
-        raise ConfigError(f"--plot draws one update, and there are {len(updates)}")
-    wanted = [each for each in arguments.what if not _is_path(each)]
-    encoders = list(dict.fromkeys(wanted or bench.ENCODERS))
-    for update in updates:
-        for encoder in encoders:
-            bench.Loop(encoder, update.arrays)
+    with contextlib.redirect_stdout(sys.stderr):  # a plugin may print
+        updates = _updates(arguments)
+        if arguments.plot and len(updates) > 1:
+            raise ConfigError(f"--plot draws one update, and there are {len(updates)}")
+        wanted = [each for each in arguments.what if not _is_path(each)]
+        encoders = list(dict.fromkeys(wanted or bench.ENCODERS))
+        for update in updates:
+            for encoder in encoders:
+                bench.Loop(encoder, update.arrays)
     found = []
     for number, update in enumerate(updates):
         measured = (bench.measure(encoder, update, rounds=arguments.rounds) for encoder in encoders)

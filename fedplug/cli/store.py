@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
@@ -60,7 +62,8 @@ def add_parser(commands: Commands, common: Parser) -> None:
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    with _open_to_read(arguments.store) as store:
+    # A plugin may print.
+    with contextlib.redirect_stdout(sys.stderr), _open_to_read(arguments.store) as store:
         found = [_facts(name, store.open_process(name)) for name in store.processes()]
     if arguments.json:
         import json
