@@ -138,7 +138,7 @@ def test_the_sensitivity_is_the_norm_of_the_clipped_sum_and_not_of_the_clipped_u
 
 def test_the_magnitude_waits_for_a_client_with_long_updates():
     """It is absent in some rounds. Others that have few integers beside it make the magnitude halve."""
-    masked = masked_sum(clients=1)
+    masked = masked_sum(clients=1, bits=15)
     server = masked.init_server()
     largest = []
     for size in [100.0] * 20 + [1.0] * 10 + [1e-3] * 40:
@@ -161,7 +161,7 @@ def test_the_weight_is_the_number_of_clients_without_a_largest_weight():
 
 @pytest.mark.parametrize("weight", [1e-300, 1e300, 10**400], ids=["tiny", "huge", "no_float"])
 def test_weights_beyond_float32_count_as_the_least_or_the_most(weight):
-    masked = masked_sum(max_weight=100)
+    masked = masked_sum(max_weight=100, bits=15)
     vector, _ = masked.encode(
         updates(np.random.default_rng(0))[0],
         masked.init_client(),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["SharedK"]
 
 _LEAST_BITS, _MOST_BITS = 4, 24
-_LEAST_LIMIT = 7
+_LEAST_LIMIT, _FINE_LIMIT = 7, 25
 _ABOUT_BYTES = 13
 _LEAST_MAGNITUDE, _MOST_MAGNITUDE = 1e-30, 1e30
 
@@ -32,7 +32,7 @@ class SharedK(Encoder):
     >>> import fedplug, numpy as np
     >>> codec = fedplug.codec("sharedk(0.5, clients=10, largest=8)")
     >>> payload, state = codec.encode(np.float32([1, -5, 2, 4]))
-    >>> np.round(fedplug.decode(payload), 1)
+    >>> np.round(fedplug.decode(payload))
     array([ 0., -5.,  2.,  0.], dtype=float32)
     >>> bool(abs(state["residual"]).max() > 3.9)  # the others, and errors of rounding
     True
@@ -61,8 +61,8 @@ class SharedK(Encoder):
         fraction: float = 0.25,
         *,
         clients: int,
-        bits: int = 15,
-        rank: int | None = 8,
+        bits: int | None = None,
+        rank: int | None = 23,
         max_weight: float | None = None,
         largest: float = 1.0,
         seed: int = 0,
@@ -72,7 +72,8 @@ class SharedK(Encoder):
         Args:
             fraction: The share of the elements to send, above 0 and at most 1; at least one entry is sent.
             clients: The most clients whose integers are added.
-            bits: Bits of an integer of the ring, which a sum takes too; 4 to 24.
+            bits: Bits of an integer of the ring, which a sum takes too; 4 to 24. None: the least for which L
+                is at least 25, as more directions lose less than finer integers of equal bytes.
             rank: The number of directions in which `fedplug.secure` sends a matrix, from 1 on, if these are
                 fewer integers than its entries, see `fedplug.secure.low_rank`. None: always entries.
             max_weight: The weight from which on clients count the same in `fedplug.secure`, 1e-30 to 1e30.
@@ -86,6 +87,7 @@ class SharedK(Encoder):
         check_number("sharedk fraction", fraction, lambda part: 0 < part <= 1, "above 0 and at most 1")
         self._sparsity = Sparsity("sharedk", fraction, None)
         check_whole("sharedk clients", clients, 1)
+        bits = _bits(clients, _FINE_LIMIT) if bits is None else bits
         check_whole("sharedk bits", bits, _LEAST_BITS, _MOST_BITS)
         if rank is not None:
             check_whole("sharedk rank", rank, 1)
@@ -97,10 +99,10 @@ class SharedK(Encoder):
         """L, the largest integer that a client sends."""
         # With less, the magnitudes of rounds would not tell values from errors of rounding.
         if self.limit < _LEAST_LIMIT:
-            least = (_LEAST_LIMIT * clients).bit_length() + 1
             raise ConfigError(
                 f"sharedk: {bits} bits leave each of {clients} clients integers from {-self.limit} to "
-                f"{self.limit}; use at least {least} bits for {_LEAST_LIMIT}, or fewer clients"
+                f"{self.limit}; use at least {_bits(clients, _LEAST_LIMIT)} bits for {_LEAST_LIMIT}, or "
+                "fewer clients"
             )
         self.clients, self.bits, self.rank = clients, bits, rank
         self.max_weight, self.largest, self.seed = max_weight, largest, seed
@@ -232,6 +234,11 @@ class SharedK(Encoder):
         words = ops.astype(ops.stack([ops.astype(round_num, "int32") * 0 + self.seed, round_num]), "int32")
         parts = [ops.to_bytes(ops.reshape(ops.astype(step, "float32"), [1])), ops.to_bytes(words)]
         return ops.concat([*parts, ops.asarray([self.bits], like=parts[0])])
+
+
+def _bits(clients: int, limit: int) -> int:
+    """Returns the least bits with which each of some clients sends integers from -limit to limit."""
+    return (limit * clients).bit_length() + 1
 
 
 def _is_magnitude(number: float) -> bool:

@@ -38,7 +38,7 @@ from local_secagg import MASKED, Training, client_app, configs, losing
 from fedplug.diagnostics.environment import environment
 
 CLIENTS, ROUNDS, LOST = 10, 5, 7
-ENCODERS = (f"sharedk(0.01, clients={CLIENTS})", f"sharedk(0.01, clients={CLIENTS}, bits=18)")
+ENCODERS = (f"sharedk(0.01, clients={CLIENTS})", f"sharedk(0.01, clients={CLIENTS}, bits=15)")
 SIZES = (62_006, 1_000_000)
 """Parameters of the models, in one array. Flwr's quickstart-pytorch has as many as the first."""
 

@@ -244,7 +244,7 @@ def test_what_a_client_sends(nodes: Nodes) -> None:
     assert len(seen) == 5
     for content, protocol in seen:
         (packed,) = protocol[MASKED]
-        assert len(packed) == math.ceil((1 + Expected().masked.length) * 15 / 8)
+        assert len(packed) == math.ceil((1 + Expected().masked.length) * 9 / 8)
         assert protocol.keys() == {MASKED}
         assert {key: dict(value) for key, value in content.items() if key != "secaggplus_configs"} == {
             "fitres.parameters": {},

@@ -27,7 +27,7 @@ from fedplug.secure import MaskedSum
 Arrays = dict[str, NDArray[Any]]
 
 SITES = ["site-1", "site-2", "site-3"]
-ENCODER = "sharedk(0.2, clients=3, max_weight=10)"
+ENCODER = "sharedk(0.2, clients=3, bits=15, max_weight=10)"
 MODEL = {"kernel": np.ones((20, 10), np.float32), "bias": np.zeros(10, np.float32)}
 
 needs_tenseal = pytest.mark.skipif(not jobs.HAS_TENSEAL, reason="TenSEAL is not installed")

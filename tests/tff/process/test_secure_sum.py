@@ -90,7 +90,7 @@ def test_a_training_learns_and_counts(process, dataset):
     trainer.run(3)
     measured = trainer.last_metrics["aggregator"]
     size = sum(int(np.prod(tensor["shape"])) for tensor in process.tensors)
-    bytes_of_a_client = -(-(round(0.1 * size) + 4) * 15 // 8)
+    bytes_of_a_client = -(-(round(0.1 * size) + 4) * 8 // 8)
     assert (measured["clients"], measured["payloads"], measured["nonfinite_updates"]) == (3, 3, 0)
     assert measured["uplink_bytes"] == 3 * bytes_of_a_client
 
