@@ -1,4 +1,4 @@
-"""Compares the codec with the kernels it calls, and with other ways to compress the same array.
+"""Compares the codec with other ways to compress the same array.
 
     python benchmarks/codec.py        # writes benchmarks/results/codec.md
 
@@ -9,38 +9,26 @@ many runs.
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import importlib.metadata
 import importlib.util
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import fedplug
-from fedplug import kernels, wire
 from fedplug.diagnostics.environment import environment
 
 RESULTS = Path(__file__).parent / "results" / "codec.md"
-SIZES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 BESIDE_PEERS = 1_000_000
 FRACTION = 0.01
-BITS, BLOCK = 8, 512
 
 Array = np.ndarray[Any, Any]
-
-
-class Pair(NamedTuple):
-    """The same work by the kernels alone, with prepared arguments, and by the codec."""
-
-    what: str
-    kernels: Callable[[], object]
-    codec: Callable[[], object]
 
 
 class Peer(NamedTuple):
@@ -49,10 +37,6 @@ class Peer(NamedTuple):
     name: str
     encode: Callable[[], bytes]
     decode: Callable[[bytes], Array]
-
-
-def runs_of(n: int) -> int:
-    return max(15, min(400, 40_000_000 // n))
 
 
 def in_turn(functions: list[Callable[[], object]], runs: int) -> list[float]:
@@ -66,90 +50,6 @@ def in_turn(functions: list[Callable[[], object]], runs: int) -> list[float]:
             function()
             mine.append(time.perf_counter() - begin)
     return [statistics.median(mine) for mine in times]
-
-
-def topk_pairs(x: Array) -> Iterator[Pair]:
-    n, k = x.size, max(1, round(FRACTION * x.size))
-    codec = fedplug.codec(f"topk({FRACTION})")
-    payload, state = codec.encode(x)
-    # Both callers share states, because memory placement matters more than the difference. There are three,
-    # so that neither caller always reads from one and writes to another.
-    states = [codec.encode(x, state)[1], state, codec.encode(x, state)[1]]
-
-    header = wire.header("sparse/1", "float32", (n,))
-
-    def by_kernels() -> bytes:
-        residual_out, residual = (each["residual"] for each in states[:2])
-        states.insert(0, states.pop())
-        values, indices = kernels.topk_residual(x, residual, k, residual_out=residual_out)
-        return kernels.frame_entries_of_each([indices], [n], [values], [header])[0]
-
-    def by_codec() -> bytes:
-        payload, states[0] = codec.encode(x, states[1], out=states[0])
-        states.insert(0, states.pop())
-        return payload
-
-    assert abs(len(by_kernels()) - len(by_codec())) < 16 + len(payload) / 50  # the residuals differ
-    yield Pair("topk(0.01), encode", by_kernels, by_codec)
-
-    out, other, dtype = np.empty_like(x), np.empty_like(x), x.dtype
-    fedplug.decode(payload, out=out)
-
-    def entries_by_kernels() -> tuple[Array, Array]:
-        return kernels.read_entries(kernels.unframe(payload)[3], n, dtype)
-
-    def decoded_by_kernels() -> Array:
-        return kernels.scatter_decode(*entries_by_kernels(), size=n, out=other)
-
-    np.testing.assert_array_equal(decoded_by_kernels(), out)
-    yield Pair("topk(0.01), decode", decoded_by_kernels, lambda: fedplug.decode(payload, out=out))
-
-    total, sums = fedplug.Sum(n), np.zeros_like(x)
-
-    def added_by_kernels() -> None:
-        kernels.scatter_decode_add(sums, *entries_by_kernels())
-
-    yield Pair("topk(0.01), Sum.add", added_by_kernels, lambda: total.add(payload))
-
-
-def qsgd_pairs(x: Array) -> Iterator[Pair]:
-    n, codec = x.size, fedplug.codec(f"qsgd({BITS}, block_size={BLOCK})")
-    payload, _ = codec.encode(x)
-    header = wire.header("qsgd/1", "float32", (n,))
-    out, other = np.empty_like(x), np.empty_like(x)
-
-    def by_kernels() -> bytes:
-        return kernels.frame_values(x, header, "qsgd", bits=BITS, block_size=BLOCK)
-
-    def decoded_by_kernels() -> Array:
-        code = kernels.unframe(payload)[3]
-        return kernels.decode_values(code, n, "qsgd", bits=BITS, block_size=BLOCK, out=other)
-
-    assert by_kernels() == payload
-    np.testing.assert_array_equal(fedplug.decode(payload, out=out), decoded_by_kernels())
-    yield Pair("qsgd(8), encode", by_kernels, lambda: codec.encode(x))
-    yield Pair("qsgd(8), decode", decoded_by_kernels, lambda: fedplug.decode(payload, out=out))
-
-
-def empty_call() -> bytes:
-    """A call of a kernel that does nothing: the least that two kernels with Python between them can take."""
-    return kernels.frame(b"", b"")
-
-
-def beside_kernels() -> list[str]:
-    lines = [
-        "| n | what | kernels, us | codec, us | codec - kernels, us | codec / kernels | empty call, us |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for n in SIZES:
-        x = np.random.default_rng(0).standard_normal(n).astype(np.float32)
-        for pair in (*topk_pairs(x), *qsgd_pairs(x)):
-            times = in_turn([empty_call, pair.kernels, pair.codec], runs_of(n))
-            empty, alone, codec = (1e6 * seconds for seconds in times)
-            cells = [f"{n:.0e}", pair.what, *(f"{t:.3g}" for t in (alone, codec))]
-            cells += [f"{codec - alone:.1f}", f"{codec / alone:.3f}", f"{empty:.1f}"]
-            lines.append("| " + " | ".join(cells) + " |")
-    return lines
 
 
 def fedplug_peer(text: str, x: Array) -> Peer:
@@ -265,9 +165,6 @@ def environment_lines() -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--output", type=Path, default=RESULTS)
-    output = parser.parse_args().output
     peers, missing = beside_peers()
     absent = f" Not installed: {', '.join(missing)}." if missing else ""
     text = f"""# The codec
@@ -276,15 +173,6 @@ Written by `python benchmarks/codec.py`; normal float32 numbers; medians; functi
 
 {environment_lines()}
 
-## Beside the kernels it calls
-
-Kernels: the calls that the codec makes, mostly one, the look for numbers that are not finite included,
-with nothing between them. Three states take turns; decoding is into `out=`. An empty call is
-`kernels.frame` of nothing, in the same turns: the least that anything between two kernels takes there.
-The larger the arrays, the less they leave of Python in the caches.
-
-{chr(10).join(beside_kernels())}
-
 ## Beside what one would use instead
 
 10^6 elements. Speeds count the bytes of the dense array. NMSE is the normalised mean squared error of one
@@ -292,7 +180,7 @@ round: of sparse encoders it is what error feedback sends later.{absent}
 
 {chr(10).join(peers)}
 """
-    output.write_text(text, encoding="utf-8")
+    RESULTS.write_text(text, encoding="utf-8")
     print(text)
 
 

@@ -6,8 +6,7 @@ import argparse
 import importlib.util
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -39,42 +38,36 @@ def add_parser(commands: Commands, common: Parser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    """Checks in a process of its own, and begins again without the checks that end it."""
+    """Checks in a process of its own, so that a check that ends it has a name."""
     from fedplug.registry.forking import Say, can_fork, forked
     from fedplug.registry.probe import require_importable
 
     require_importable()
-    name, ended = arguments.name, dict[str, str]()
     if not can_fork() or sys.stdout is not sys.__stdout__ or "tensorflow" in sys.modules:
-        return _check(
-            name, lambda what: None, ended
-        )  # a fork loses a caller's output and TensorFlow's threads
+        # A fork loses a caller's output and TensorFlow's threads.
+        return _check(arguments.name, lambda what: None)
 
     def here(say: Say) -> int:
-        arguments.command = lambda _: _check(name, say, ended)
+        arguments.command = lambda _: _check(arguments.name, say)
         code: int = arguments.run_command(arguments)
         return code
 
-    while True:
-        code, what, how = forked(here)
-        if code >= 0 and not what:
-            return code
-        if what in ended:
-            print(f"{what} {how}")
-            return EXIT_FAILED
-        ended[what] = how
+    code, what, how = forked(here)
+    if code >= 0 and not what:
+        return code
+    promise = what.rpartition(": ")[2]
+    print(f"  fail  {promise}\n        {how}\n\nchecks: failed: {what}; the checks after it did not run")
+    return EXIT_FAILED
 
 
-def _check(name: str, say: Callable[[str], None], ended: Mapping[str, str]) -> int:
-    """Runs the checks and prints their results, from the last one that ended the process on."""
+def _check(name: str, say: Callable[[str], None]) -> int:
+    """Runs the checks and prints their results."""
     from fedplug.testing import Result
 
     counts: Counter[str] = Counter()
     failed: list[str] = []
-    printed_before = next(reversed(list(ended)), "")
-    for title, results in _checked(name, say, ended):
-        if not printed_before:
-            print(title, flush=True)
+    for title, results in _checked(name, say):
+        print(title, flush=True)
         waiting: dict[str, list[str]] = {}
         for result in results:
             status = "not run" if result.not_run else result.status
@@ -84,14 +77,11 @@ def _check(name: str, say: Callable[[str], None], ended: Mapping[str, str]) -> i
             if result.waits_for:
                 waiting[Result(result.waits_for, "skip").promise].append(result.promise)
                 continue
-            if printed_before == f"{title}: {result.promise}":
-                printed_before = ""
-            if not printed_before:  # one by one: all of them take half a minute
-                reason = f"\n        {result.reason}" if result.reason else ""
-                print(f"  {status:<4}  {result.promise}{reason}", flush=True)
+            reason = f"\n        {result.reason}" if result.reason else ""
+            print(f"  {status:<4}  {result.promise}{reason}", flush=True)  # all of them take half a minute
         for promise, others in waiting.items():
             checks = "1 check" if len(others) == 1 else f"{len(others)} checks"
-            if others and not printed_before:
+            if others:
                 print(f"  not run  {checks} that cannot run before this is fixed: {promise}")
             stopped = f" (therefore these did not run: {', '.join(others)})" if others else ""
             failed.append(f"{title}: {promise}{stopped}")
@@ -102,9 +92,7 @@ def _check(name: str, say: Callable[[str], None], ended: Mapping[str, str]) -> i
     return EXIT_FAILED if failed else 0
 
 
-def _checked(
-    name: str, say: Callable[[str], None], ended: Mapping[str, str]
-) -> Iterator[tuple[str, Iterator[Result]]]:
+def _checked(name: str, say: Callable[[str], None]) -> Iterator[tuple[str, Iterator[Result]]]:
     """Yields a title and the results for every package, then for every component and example."""
     from fedplug.registry.specs import ComponentSpec
     from fedplug.testing import PluginPackageSuite, run
@@ -114,24 +102,19 @@ def _checked(
         _refuse_what_was_mistyped(entries, example)
     for package in dict.fromkeys(entry.distribution for entry in entries if not entry.builtin):
         suite = type("Checked", (PluginPackageSuite,), {"distribution": package})
-        title = f"package {package}"
-        mine = {key.removeprefix(f"{title}: "): how for key, how in ended.items()}
-        yield title, run(suite, partial(_say_of, say, title), mine)
+        yield f"package {package}", run(suite, partial(_say_of, say, f"package {package}"))
     for entry in entries:
         if isinstance(entry.spec, ComponentSpec) and entry.usable:
             for made_as in (example,) if example else entry.examples:
                 title = f"{entry.kind} {made_as}"
-                mine = {key.removeprefix(f"{title}: "): how for key, how in ended.items()}
-                yield title, _of_part(entry, made_as, partial(_say_of, say, title), mine)
+                yield title, _of_part(entry, made_as, partial(_say_of, say, title))
 
 
 def _say_of(say: Callable[[str], None], title: str, promise: str) -> None:
     say(f"{title}: {promise}")
 
 
-def _of_part(
-    entry: Entry, example: str, say: Callable[[str], None], ended: Mapping[str, str]
-) -> Iterator[Result]:
+def _of_part(entry: Entry, example: str, say: Callable[[str], None]) -> Iterator[Result]:
     from fedplug.testing import Result, components, run
     from fedplug.testing.executions import OnEachExecution
 
@@ -140,11 +123,7 @@ def _of_part(
         if importlib.util.find_spec(module) is None:
             yield Result("test_it_can_be_made", "skip", f"{title} is not installed", not_run=True)
             return
-    made = Result("test_it_can_be_made", "ok")
-    if made.promise in ended:
-        yield replace(made, status="fail", reason=ended[made.promise])
-        return
-    say(made.promise)
+    say(Result("test_it_can_be_made", "ok").promise)
     try:
         with components.made(kind, example):
             suite = components.suite(kind, example)
@@ -152,7 +131,7 @@ def _of_part(
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
         yield Result("test_it_can_be_made", "fail", reason)
         return
-    yield from run(suite, say, ended)
+    yield from run(suite, say)
     for name, reason in suite().unavailable().items() if issubclass(suite, OnEachExecution) else ():
         yield Result(f"test_on_{name}", "skip", reason, not_run=True)
 

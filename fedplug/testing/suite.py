@@ -11,9 +11,8 @@ import re
 import sys
 import traceback
 import unittest
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import ClassVar, Literal, TypeVar
 
 from fedplug.registry.component import Component
@@ -112,17 +111,12 @@ class ComponentSuite(Suite, abc.ABC):
         expect.that(other == config, f"from_config({text}) has the config {other!r}")
 
 
-def run(
-    suite: type[Suite],
-    say: Callable[[str], None] = lambda promise: None,
-    ended: Mapping[str, str] = MappingProxyType({}),
-) -> Iterator[Result]:
+def run(suite: type[Suite], say: Callable[[str], None] = lambda promise: None) -> Iterator[Result]:
     """Runs every check of a suite, and continues after failures.
 
     Args:
         suite: The suite.
         say: Is called with the promise of each check before it runs.
-        ended: The promises of checks that ended the process in an earlier run, with how. They fail.
     """
     unsettled: set[str] = set()
     waiting: dict[str, str] = {}
@@ -134,10 +128,8 @@ def run(
             reason = f"cannot be judged before this is mended: {_sentence(blocked[0])}"
             result = Result(name, "skip", reason, not_run=True, waits_for=first)
             waiting[name] = first
-        elif (promise := _sentence(name)) in ended:
-            result = Result(name, "fail", ended[promise])
         else:
-            say(promise)
+            say(_sentence(name))
             result = _outcome(suite, name)
         if blocked or result.status == "fail":
             unsettled.add(name)
