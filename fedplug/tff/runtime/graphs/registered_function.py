@@ -84,9 +84,7 @@ def register(
     graph: tf.Graph,
     inputs: Sequence[tf.Tensor],
     outputs: Sequence[tf.Tensor],
-    library: Iterable[function_pb2.FunctionDef] = (),
-    *,
-    unused: Sequence[tf.Tensor] = (),
+    library: Iterable[function_pb2.FunctionDef],
 ) -> list[str]:
     """Registers a graph and its library. Returns the registered names.
 
@@ -96,9 +94,8 @@ def register(
         inputs: Inputs of the function.
         outputs: Outputs of the function. None of the inputs.
         library: Definitions of the functions that the graph calls and the context does not have.
-        unused: Placeholders without readers, which are left out.
     """
-    outside = {tensor.op for tensor in (*inputs, *unused)}
+    outside = {tensor.op for tensor in inputs}
     with graph._c_graph.get() as c_graph:
         function = pywrap_tf_session.TF_GraphToFunction_wrapper(
             c_graph,
@@ -158,7 +155,6 @@ class RegisteredFunction:
         name: Name of the function.
         input_dtypes: TensorFlow's dtype numbers of the inputs.
         output_dtypes: TensorFlow's dtype numbers of the outputs.
-        is_inline: Whether it is called in the caller's thread.
     """
 
     def __init__(
@@ -173,7 +169,7 @@ class RegisteredFunction:
         self.name = names[0]
         self.input_dtypes = [tensor.dtype.as_datatype_enum for tensor in inputs]
         self.output_dtypes = [tensor.dtype.as_datatype_enum for tensor in outputs]
-        self.is_inline = inline
+        self._is_inline = inline
         self._is_exclusive = exclusive
         # Everything to remove from the eager context again.
         self._registered = list(names)
@@ -206,7 +202,7 @@ class RegisteredFunction:
 
     def _callable(self, name: str) -> _Call:
         """Returns a callable for a copy of the function."""
-        if not self.is_inline:
+        if not self._is_inline:
             return functools.partial(_call_by_name, name, len(self.output_dtypes))
         self._inlined.append(InlineFunction(name, self.input_dtypes, self.output_dtypes))
         return functools.partial(call_inline, self._inlined[-1])

@@ -26,7 +26,6 @@ from fedplug.errors import OpLibraryError
 from fedplug.tff.runtime.graphs.datasets_with_state import for_one_reader, with_state_apart
 from fedplug.tff.runtime.graphs.devices import current_device, place_of_output
 from fedplug.tff.runtime.graphs.inline_calls import can_call_inline, iterate_inline
-from fedplug.tff.runtime.graphs.joined_calls import NotJoinable
 from fedplug.tff.runtime.graphs.private_calls import make_private, node_of
 from fedplug.tff.runtime.graphs.registered_function import (
     Cancellation,
@@ -110,7 +109,7 @@ class GraphFunction:
     def __call__(
         self, arguments: Sequence[tf.Tensor], cancel: Cancellation, *, one_thread: bool = False
     ) -> list[tf.Tensor]:
-        """Calls the function, or adds the call to the graph that is being built.
+        """Calls the function.
 
         Args:
             arguments: One tensor per parameter, also for parameters that the graph does not read.
@@ -121,15 +120,12 @@ class GraphFunction:
             tf.errors.CancelledError: `cancel.cancel()` was called before the end.
             tf.errors.OpError: An op failed.
             TypeError: An argument has another dtype, or a result another shape, than the graph declares.
-            NotJoinable: A graph is being built, and this call cannot be part of it.
         """
         built = self._built
         inputs = [
             for_one_reader(arguments[i]) if i < len(arguments) else tf.constant("fedplug")
             for i in built.inputs
         ]
-        if not tf.executing_eagerly():
-            return self._add_call(inputs)
         for tensor, dtype in zip(inputs, built.function.input_dtypes, strict=True):
             if tensor._datatype_enum() != dtype:
                 raise TypeError(
@@ -143,19 +139,6 @@ class GraphFunction:
             if actual != shape and not fits(actual, shape):
                 raise TypeError(f"a result has shape {actual}, expected {shape}")
         return [with_state_apart(result) if result.dtype == tf.variant else result for result in results]
-
-    def _add_call(self, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
-        """Adds a call to the graph that is being built."""
-        built = self._built
-        if not built.function.is_inline:
-            raise NotJoinable
-        dtypes = [tf.as_dtype(dtype) for dtype in built.function.output_dtypes]
-        outputs = tf.raw_ops.StatefulPartitionedCall(args=inputs, Tout=dtypes, f=built.function.name)
-        results = [outputs[index] for index in built.outputs]
-        return [
-            result if shape is None or result.dtype == tf.variant else tf.ensure_shape(result, shape)
-            for result, shape in zip(results, self._shapes, strict=True)
-        ]
 
     def _build(self) -> _Built:
         """Registers the graph as a new function."""

@@ -18,7 +18,6 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug.tff.runtime.graphs.devices import for_data_sets
-from fedplug.tff.runtime.graphs.joined_calls import needs_values
 from fedplug.tff.runtime.inprocess.invocation import Invocation
 from fedplug.tff.runtime.inprocess.values import (
     Value,
@@ -30,7 +29,7 @@ from fedplug.tff.runtime.inprocess.values import (
     zeros,
 )
 
-__all__ = ["INTRINSICS", "REDUCTIONS", "Intrinsic", "MakeReduction", "Reduction", "federated_value"]
+__all__ = ["INTRINSICS", "REDUCTIONS", "Intrinsic", "MakeReduction", "Reduction"]
 
 Intrinsic = Callable[[Value, tff.FunctionType, Invocation], Value]
 
@@ -56,7 +55,6 @@ def federated_value(argument: Value, signature: tff.FunctionType, invocation: In
 
 def federated_select(argument: Value, signature: tff.FunctionType, invocation: Invocation) -> Value:
     """`<{int32[n]}@CLIENTS, int32@SERVER, T@SERVER, (<T,int32> -> U)> -> {U*}@CLIENTS`."""
-    needs_values()
     keys, _, state, select = argument
     slices = [select((state, key), invocation) for key in tf.unstack(keys)]
     return dataset_of_elements(slices, signature.result.member.element)
@@ -89,7 +87,6 @@ def sequence_sum(argument: Value, signature: tff.FunctionType, invocation: Invoc
 
 def _elements(sequence: tf.Tensor, element: tff.Type) -> Value:
     """Yields the elements of a sequence as values."""
-    needs_values()
     with for_data_sets():
         values = iter(dataset_from_variant(sequence, element))
     while True:
@@ -212,7 +209,6 @@ def _sum(
 
 def _bounded_sum(bounds: list[tf.Tensor], signature: tff.FunctionType) -> Reduction:
     def check(leaves: list[tf.Tensor]) -> None:
-        needs_values()
         for leaf, bound in zip(leaves, _spread(bounds, len(leaves)), strict=True):
             if bool(tf.reduce_any(tf.cast(leaf, tf.int64) > tf.cast(bound, tf.int64))):
                 raise tf.errors.InvalidArgumentError(  # as the assertion in TFF's own graph does

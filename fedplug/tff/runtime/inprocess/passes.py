@@ -1,32 +1,24 @@
 """Runs all steps of each client in one pass over the clients of a round, and reduces their results.
 
 A client's results are reduced and released while other clients still run, so memory does not grow with the
-number of clients. Independent reductions share a pass. Rounds repeat, so the functions that the first round
-calls one after the other become one function.
+number of clients. Independent reductions share a pass.
 """
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-import tensorflow as tf
 import tensorflow_federated as tff
 
-from fedplug.tff.runtime.graphs.datasets_with_state import DatasetWithState
-from fedplug.tff.runtime.graphs.joined_calls import JoinedFunction, NotJoinable
 from fedplug.tff.runtime.inprocess.intrinsics import Reduction
 from fedplug.tff.runtime.inprocess.invocation import Invocation
-from fedplug.tff.runtime.inprocess.values import Clients, Value, flatten, holds_clients, of_client
+from fedplug.tff.runtime.inprocess.values import Clients, Value, holds_clients, of_client
 
 __all__ = [
     "ClientStep",
     "ClientWork",
     "Contribution",
-    "JoinedSteps",
     "Names",
     "ReductionStep",
     "Step",
@@ -35,7 +27,6 @@ __all__ = [
 ]
 
 Names = dict[str, Value]
-_Function = Callable[[tuple[Value, ...]], tuple[Value, ...]]
 
 
 @dataclass(frozen=True)
@@ -51,11 +42,9 @@ class Step:
 class ClientStep(Step):
     """A step placed at clients: it maps one client's values to that client's results.
 
-    `intrinsic` is the step's name in errors. None if it makes no call that could fail. `block` is the
-    building block of its value.
+    `block` is the building block of its value.
     """
 
-    intrinsic: str | None
     block: tff.framework.ComputationBuildingBlock
 
 
@@ -106,53 +95,6 @@ class Steps:
                 names.pop(name, None)
 
 
-class JoinedSteps:
-    """Steps that run repeatedly, with values of the same types."""
-
-    def __init__(self) -> None:
-        self._tracing = threading.Lock()
-        self._traced = False
-        self._function: JoinedFunction | None = None
-        self._result: tuple[Value, ...] = ()  # the structure of the result, with None for the leaves
-
-    def run(self, steps: _Function, values: tuple[Value, ...], invocation: Invocation) -> tuple[Value, ...]:
-        """Returns `steps(values)`, and raises the errors of the steps.
-
-        Args:
-            steps: A function that calls functions of its arguments. It is traced in the first call, and must
-                do the same in later calls. If it reads values, it runs without tracing.
-            values: A tuple of values.
-            invocation: The part of a call that the steps belong to.
-        """
-        leaves = flatten(values)
-        with self._tracing:
-            if not self._traced:
-                self._trace(steps, values, leaves)
-                self._traced = True
-        if self._function is None:
-            return steps(values)
-        results = self._function(leaves, invocation.cancellation, one_thread=invocation.one_thread)
-        result: tuple[Value, ...] = _arranged(self._result, iter(results))
-        return result
-
-    def _trace(self, steps: _Function, values: tuple[Value, ...], leaves: list[Value]) -> None:
-        if not all(isinstance(leaf, tf.Tensor | DatasetWithState) for leaf in leaves):
-            return
-
-        def make(symbols: list[tf.Tensor]) -> list[tf.Tensor]:
-            self._result = steps(_arranged(values, iter(symbols)))
-            return flatten(self._result)
-
-        with contextlib.suppress(NotJoinable):
-            self._function = JoinedFunction(make, [leaf.dtype for leaf in leaves])
-        self._result = _arranged(self._result, itertools.repeat(None))
-
-
-def _arranged(like: Value, leaves: Iterator[Value]) -> Value:
-    """Returns the leaves in the tuple structure of `like`."""
-    return tuple([_arranged(part, leaves) for part in like]) if type(like) is tuple else next(leaves)
-
-
 class ClientWork:
     """The work of one client in a pass. Another process can do it, because it consists of building blocks.
 
@@ -176,7 +118,6 @@ class ClientWork:
         made = {name for step in steps for name in step.names}
         self.uses = contributed.union(*(step.uses for step in steps)) - made
         self._steps = Steps(steps, {*kept, *contributed})
-        self._joined = JoinedSteps()
 
     def run(self, given: Names, invocation: Invocation) -> tuple[Value, ...]:
         """Returns the parts of the reductions and the values to keep, as two tuples.
@@ -185,16 +126,10 @@ class ClientWork:
             given: The client's values by name.
             invocation: The client's part of the call.
         """
-        order = sorted(given)
-
-        def its_steps(values: tuple[Value, ...]) -> tuple[Value, ...]:
-            scope = dict(zip(order, values, strict=True))
-            self._steps.run(scope, invocation)
-            contributed = [part.run(scope, invocation) for part in self.contributions]
-            return tuple(contributed), tuple([scope[name] for name in self.kept])
-
-        with invocation.naming_failures(_named(self.steps)):
-            return self._joined.run(its_steps, tuple([given[name] for name in order]), invocation)
+        scope = dict(given)
+        self._steps.run(scope, invocation)
+        contributed = [part.run(scope, invocation) for part in self.contributions]
+        return tuple(contributed), tuple([scope[name] for name in self.kept])
 
 
 def in_passes(steps: Sequence[AnyStep], wanted: frozenset[str]) -> Steps:
@@ -249,13 +184,12 @@ def _pass(steps: Sequence[AnyStep], elsewhere: frozenset[str], wanted: frozenset
     kept = [name for step in clients for name in step.names if name in elsewhere | wanted]
     of_one = ClientWork(clients, [step.value for step in reductions], kept)
     uses = frozenset[str]().union(*(step.uses for step in steps))
-    adding = JoinedSteps()
 
     def run(names: Names, invocation: Invocation) -> Sequence[Value]:
         given = {name: names[name] for name in of_one.uses if name in names}
         theirs = {name for name, value in given.items() if holds_clients(value)}
         made = [step.make(names, invocation) for step in reductions]
-        totals = tuple([reduction.zero for reduction in made])
+        totals = [reduction.zero for reduction in made]
         columns = [Clients() for _ in kept]
 
         def work(client: int) -> tuple[Value, ...]:
@@ -263,22 +197,11 @@ def _pass(steps: Sequence[AnyStep], elsewhere: frozenset[str], wanted: frozenset
             return of_one.run(mine, invocation.of(client))
 
         def take(client: int, result: tuple[Value, ...]) -> None:
-            nonlocal totals
             contributed, keep = result
             mine = invocation.of(client)
-
-            def add(values: tuple[Value, ...]) -> tuple[Value, ...]:
-                added = []
-                for step, reduction, total, value in zip(reductions, made, *values, strict=True):
-                    with mine.naming_failures(step.intrinsic):
-                        added.append(reduction.add(total, value))
-                return tuple(added)
-
-            if client == 0:  # a sum begins with None, which is not a tensor
-                totals = add((totals, contributed))
-            else:
-                with mine.naming_failures(_named(reductions)):
-                    totals = adding.run(add, (totals, contributed), invocation.of(None))
+            for i, (step, reduction) in enumerate(zip(reductions, made, strict=True)):
+                with mine.naming_failures(step.intrinsic):
+                    totals[i] = reduction.add(totals[i], contributed[i])
             for column, value in zip(columns, keep, strict=True):
                 column.append(value)
 
@@ -287,8 +210,3 @@ def _pass(steps: Sequence[AnyStep], elsewhere: frozenset[str], wanted: frozenset
 
     names = (*kept, *(name for step in reductions for name in step.names))
     return Step(names, uses - {name for step in clients for name in step.names}, run)
-
-
-def _named(steps: Sequence[ClientStep | ReductionStep]) -> str:
-    """Returns the name, in errors, of steps that are one call."""
-    return " or ".join(sorted({step.intrinsic for step in steps if step.intrinsic is not None}))

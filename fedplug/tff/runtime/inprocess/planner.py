@@ -17,7 +17,7 @@ import tensorflow_federated as tff
 
 from fedplug.errors import LoweringError
 from fedplug.tff.runtime.graphs.tensorflow_graphs import Shape, load
-from fedplug.tff.runtime.inprocess.intrinsics import INTRINSICS, REDUCTIONS, federated_value
+from fedplug.tff.runtime.inprocess.intrinsics import INTRINSICS, REDUCTIONS
 from fedplug.tff.runtime.inprocess.invocation import Invocation
 from fedplug.tff.runtime.inprocess.passes import (
     ClientStep,
@@ -196,8 +196,7 @@ def client_step(name: str, value: tff.framework.Call) -> ClientStep:
         with invocation.naming_failures(function.uri):
             return [intrinsic(argument.run(names, invocation), signature, invocation)]
 
-    named = None if intrinsic is federated_value else function.uri
-    return ClientStep((name,), argument.uses, of_client, named, value)
+    return ClientStep((name,), argument.uses, of_client, value)
 
 
 def contribution(block: tff.framework.ComputationBuildingBlock) -> Contribution:
