@@ -753,22 +753,6 @@ def low_rank_matrix(p: Array, q: Array, out: Array | None = None) -> Values:
         ArgumentError: An array cannot be used, or the shapes do not fit.
     """
 
-def low_rank_residual(a: Array, p: Array, q: Array, out: Array | None = None) -> Values:
-    """Computes ``a - low_rank_matrix(p, q)``.
-
-    Args:
-        a: ``m n`` elements, float32 or float64.
-        p: See `low_rank_matrix`.
-        q: See `low_rank_matrix`.
-        out: An array for the difference. ``m n`` elements of the dtype of ``a``. It may be ``a``.
-
-    Returns:
-        ``out``, or a new ``[m, n]``.
-
-    Raises:
-        ArgumentError: An array cannot be used, or the shapes do not fit.
-    """
-
 def frame(body: ByteBuffer | list[ByteBuffer] | tuple[ByteBuffer, ...], header: bytes) -> bytes:
     """Puts an encoder's bytes into a container.
 

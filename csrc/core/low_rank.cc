@@ -68,10 +68,11 @@ Status CheckShape(const MatrixShape& shape) {
               " numbers: there must be a column, and no number is negative"};
 }
 
-// Calls finish(begin, n, block, loops) with all blocks.
-template <typename T, typename Finish>
-Status ForEachBlock(const T* p, const T* q, const MatrixShape& shape,
-                    Parallel& parallel, const Finish& finish) {
+}  // namespace
+
+template <typename T>
+Status LowRankMatrix(const T* p, const T* q, const MatrixShape& shape,
+                     Parallel& parallel, T* matrix) {
   if (Status status = CheckShape(shape); !status.ok()) return status;
   SimdLevel level;
   if (Status status = FindSimdLevel(&level); !status.ok()) return status;
@@ -86,6 +87,8 @@ Status ForEachBlock(const T* p, const T* q, const MatrixShape& shape,
   const Factors<T> factors(p, columns, shape, loops);
   const std::int64_t count = shape.rows * shape.columns;
   const std::int64_t blocks = (count + kBlock - 1) / kBlock;
+  const bool streams =
+      count >= kStreamedBytes / static_cast<std::int64_t>(sizeof(T));
   const int tiles = TileCount(count, kSmallestShare, parallel);
   parallel.Run(tiles, [&](int t) {
     const DefaultFloatEnvironment environment;
@@ -94,56 +97,17 @@ Status ForEachBlock(const T* p, const T* q, const MatrixShape& shape,
     for (std::int64_t b = mine.begin; b < mine.end; ++b) {
       const std::int64_t begin = b * kBlock;
       const std::int64_t end = std::min(count, begin + kBlock);
-      factors.Block(begin, end, block.data());
-      finish(begin, end - begin, block.data(), loops);
+      factors.Block(begin, end, streams ? block.data() : matrix + begin);
+      if (streams) StreamCopy(block.data(), end - begin, matrix + begin);
     }
     FenceStreamedStores();
   });
   return {};
 }
 
-template <typename T>
-bool IsLarge(const MatrixShape& shape) {
-  return shape.rows * shape.columns >=
-         kStreamedBytes / static_cast<std::int64_t>(sizeof(T));
-}
-
-}  // namespace
-
-template <typename T>
-Status LowRankMatrix(const T* p, const T* q, const MatrixShape& shape,
-                     Parallel& parallel, T* matrix) {
-  const bool streams = IsLarge<T>(shape);
-  return ForEachBlock<T>(
-      p, q, shape, parallel,
-      [&](std::int64_t at, std::int64_t n, const T* block, const auto&) {
-        if (streams) {
-          StreamCopy(block, n, matrix + at);
-        } else {
-          std::copy_n(block, n, matrix + at);
-        }
-      });
-}
-
-template <typename T>
-Status LowRankResidual(const T* a, const T* p, const T* q,
-                       const MatrixShape& shape, Parallel& parallel,
-                       T* residual) {
-  const bool streams = IsLarge<T>(shape) && residual != a;
-  return ForEachBlock<T>(
-      p, q, shape, parallel,
-      [&](std::int64_t at, std::int64_t n, T* block, const auto& loops) {
-        if (!streams) return loops.subtract(a + at, block, n, residual + at);
-        loops.subtract(a + at, block, n, block);
-        StreamCopy(block, n, residual + at);
-      });
-}
-
 #define FEDPLUG_INSTANTIATE(T)                                          \
   template Status LowRankMatrix(const T*, const T*, const MatrixShape&, \
-                                Parallel&, T*);                         \
-  template Status LowRankResidual(const T*, const T*, const T*,         \
-                                  const MatrixShape&, Parallel&, T*)
+                                Parallel&, T*)
 FEDPLUG_INSTANTIATE(float);
 FEDPLUG_INSTANTIATE(double);
 #undef FEDPLUG_INSTANTIATE

@@ -1,5 +1,5 @@
-// The product of two thin matrices, and the residual of another matrix: p[i, 0]
-// q[c, 0] + p[i, 1] q[c, 1] ..., in this order. Each operation is rounded once.
+// The product of two thin matrices: p[i, 0] q[c, 0] + p[i, 1] q[c, 1] ..., in
+// this order. Each operation is rounded once.
 // Numbers too large become the largest number. NaN stays NaN.
 #ifndef FEDPLUG_CORE_LOW_RANK_H_
 #define FEDPLUG_CORE_LOW_RANK_H_
@@ -24,17 +24,6 @@ namespace fedplug {
 template <typename T>
 Status LowRankMatrix(const T* p, const T* q, const MatrixShape& shape,
                      Parallel& parallel, T* matrix);
-
-// residual = a - LowRankMatrix
-//
-// REQUIRES: as LowRankMatrix; `residual` is `a`, or overlaps nothing
-// SHAPE:    a[rows, columns], residual[rows, columns]
-// THREADS:  as LowRankMatrix
-// COST:     reads and writes sizeof(T) bytes per element
-template <typename T>
-Status LowRankResidual(const T* a, const T* p, const T* q,
-                       const MatrixShape& shape, Parallel& parallel,
-                       T* residual);
 
 }  // namespace fedplug
 

@@ -85,31 +85,6 @@ py::array Matrix(const py::object& p_object, const py::object& q_object,
   return matrix.array;
 }
 
-// `out` is an array of the size and dtype of `a`, perhaps `a` itself, or None.
-py::array Residual(const py::object& a_object, const py::object& p_object,
-                   const py::object& q_object, const py::object& out) {
-  const Flat a = WideFloatArray(a_object, "a");
-  const Flat p = FlatArray(p_object, "p", a.dtype);
-  const Flat q = FlatArray(q_object, "q", a.dtype);
-  const MatrixShape shape = ShapeOf(p, q);
-  RequireEqual(a.size, "elements of a", shape.rows * shape.columns,
-               "of the product of p and q");
-  Flat residual = out.is_none()
-                      ? NewMatrix(a.array.dtype(), shape.rows, shape.columns)
-                      : NewOrGiven(a.array.dtype(), a.size, out);
-  RequireDisjointOrSame(a, "a", residual, "out");
-  RequireDisjoint(p, "p", residual, "out");
-  RequireDisjoint(q, "q", residual, "out");
-  WithWideFloatType(a.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    RunKernel([&](Parallel& threads) {
-      return LowRankResidual(a.Read<T>(), p.Read<T>(), q.Read<T>(), shape,
-                             threads, residual.Write<T>());
-    });
-  });
-  return residual.array;
-}
-
 }  // namespace
 
 void RegisterLowRank(py::module_& module) {
@@ -117,8 +92,6 @@ void RegisterLowRank(py::module_& module) {
              py::arg("transposed") = false);
   module.def("low_rank_matrix", &Matrix, py::arg("p"), py::arg("q"),
              py::arg("out") = py::none());
-  module.def("low_rank_residual", &Residual, py::arg("a"), py::arg("p"),
-             py::arg("q"), py::arg("out") = py::none());
 }
 
 }  // namespace fedplug::python

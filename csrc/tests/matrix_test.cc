@@ -31,7 +31,7 @@ std::uint32_t ChecksumOf(const std::vector<T>& values) {
                static_cast<std::int64_t>(bits.size() * sizeof(T)));
 }
 
-// A B, A' B, P Q', and A - P Q' in place and elsewhere.
+// A B, A' B and P Q'.
 template <typename T>
 void AddProducts(const MatrixShape& shape, const std::vector<T>& rows,
                  const std::vector<T>& columns, Random& random,
@@ -53,13 +53,6 @@ void AddProducts(const MatrixShape& shape, const std::vector<T>& rows,
   sums->push_back(ChecksumOf(of_rows.ToVector()));
   sums->push_back(ChecksumOf(of_columns.ToVector()));
   sums->push_back(ChecksumOf(other.ToVector()));
-  for (T* const residual : {other.data(), a.data()}) {
-    EXPECT_TRUE(
-        LowRankResidual(a.data(), p.data(), q.data(), shape, threads, residual)
-            .ok());
-  }
-  sums->push_back(ChecksumOf(other.ToVector()));
-  EXPECT_TRUE(SameBits(a.ToVector(), other.ToVector()));
 }
 
 template <typename T>
@@ -94,8 +87,8 @@ std::uint32_t ChecksumOfProducts(Parallel& threads) {
 TEST(MatrixProducts, HaveTheSameBitsAtEverySimdLevelOnAnyNumberOfThreads) {
   for (const int threads : {1, 3, 7}) {
     ThreadPool pool(threads);
-    EXPECT_EQ(ChecksumOfProducts<float>(pool), 0xa36b1b54u);
-    EXPECT_EQ(ChecksumOfProducts<double>(pool), 0xc1153f1du);
+    EXPECT_EQ(ChecksumOfProducts<float>(pool), 0x4a039677u);
+    EXPECT_EQ(ChecksumOfProducts<double>(pool), 0xa4dfbcc8u);
   }
 }
 

@@ -1,4 +1,4 @@
-// Fedplug>MatrixTimes, Fedplug>LowRankMatrix and Fedplug>LowRankResidual on the CPU.
+// Fedplug>MatrixTimes and Fedplug>LowRankMatrix on the CPU.
 #include "core/low_rank.h"
 
 #include "core/matrix_times.h"
@@ -17,7 +17,6 @@ using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
-using tensorflow::TensorShape;
 using tensorflow::errors::InvalidArgument;
 using tensorflow::shape_inference::DimensionHandle;
 using tensorflow::shape_inference::InferenceContext;
@@ -57,14 +56,6 @@ tensorflow::Status LowRankMatrixShape(InferenceContext* c) {
   return tensorflow::OkStatus();
 }
 
-tensorflow::Status LowRankResidualShape(InferenceContext* c) {
-  ShapeHandle product, merged;
-  TF_RETURN_IF_ERROR(ProductShape(c, 1, &product));
-  TF_RETURN_IF_ERROR(c->Merge(c->input(0), product, &merged));
-  c->set_output(0, merged);
-  return tensorflow::OkStatus();
-}
-
 REGISTER_OP("Fedplug>MatrixTimes")
     .Input("a: T")
     .Input("b: T")
@@ -79,14 +70,6 @@ REGISTER_OP("Fedplug>LowRankMatrix")
     .Output("matrix: T")
     .Attr("T: {float, double}")
     .SetShapeFn(LowRankMatrixShape);
-
-REGISTER_OP("Fedplug>LowRankResidual")
-    .Input("a: T")
-    .Input("p: T")
-    .Input("q: T")
-    .Output("residual: T")
-    .Attr("T: {float, double}")
-    .SetShapeFn(LowRankResidualShape);
 
 tensorflow::Status RequireMatrix(const Tensor& tensor, const char* name) {
   if (tensor.dims() == 2) return tensorflow::OkStatus();
@@ -177,35 +160,8 @@ class LowRankMatrixOp : public OpKernel {
   }
 };
 
-template <typename T>
-class LowRankResidualOp : public OpKernel {
- public:
-  using OpKernel::OpKernel;
-
-  void Compute(OpKernelContext* context) override {
-    const Tensor& a = context->input(0);
-    Factors<T> factors;
-    OP_REQUIRES_OK(context, ReadFactors(context, 1, &factors));
-    const TensorShape shape{factors.shape.rows, factors.shape.columns};
-    OP_REQUIRES(
-        context, a.shape() == shape,
-        InvalidArgument("a has shape ", a.shape().DebugString(),
-                        " but the product of p and q has ", shape.DebugString(),
-                        "; the two must be equal"));
-    Tensor* residual;
-    OP_REQUIRES_OK(
-        context, ForwardInputOrAllocateOutput(context, 0, 0, shape, &residual));
-    IntraOpPool pool(context);
-    OP_REQUIRES_OK(context,
-                   ToTensorFlow(LowRankResidual(Elements<T>(a), factors.p,
-                                                factors.q, factors.shape, pool,
-                                                MutableElements<T>(residual))));
-  }
-};
-
 FEDPLUG_REGISTER_WIDE("Fedplug>MatrixTimes", MatrixTimesOp);
 FEDPLUG_REGISTER_WIDE("Fedplug>LowRankMatrix", LowRankMatrixOp);
-FEDPLUG_REGISTER_WIDE("Fedplug>LowRankResidual", LowRankResidualOp);
 
 }  // namespace
 }  // namespace fedplug

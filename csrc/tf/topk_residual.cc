@@ -1,10 +1,9 @@
-// Fedplug>GroupedTopKResidual and Fedplug>ChunkedTopKResidual: declarations, and kernels on the CPU.
+// Fedplug>GroupedTopKResidual: its declaration, and the kernel on the CPU.
 #include "tf/topk_residual.h"
 
 #include <algorithm>
 #include <cstdint>
 
-#include "core/chunked_topk_residual.h"
 #include "core/topk_residual.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -93,73 +92,6 @@ class GroupedTopKResidualOp : public OpKernel {
 };
 
 FEDPLUG_REGISTER_WIDE("Fedplug>GroupedTopKResidual", GroupedTopKResidualOp);
-
-tensorflow::Status ChunkedTopKResidualShape(InferenceContext* c) {
-  ShapeHandle update;
-  TF_RETURN_IF_ERROR(c->Merge(c->input(0), c->input(1), &update));
-  ShapeHandle scalar;
-  TF_RETURN_IF_ERROR(c->WithRank(c->input(2), 0, &scalar));
-  TF_RETURN_IF_ERROR(c->WithRank(c->input(3), 0, &scalar));
-  const ShapeHandle selected = c->Vector(c->UnknownDim());
-  c->set_output(0, selected);
-  c->set_output(1, selected);
-  c->set_output(2, update);
-  return tensorflow::OkStatus();
-}
-
-REGISTER_OP("Fedplug>ChunkedTopKResidual")
-    .Input("delta: T")
-    .Input("residual: T")
-    .Input("k: int64")
-    .Input("decay: T")
-    .Output("values: T")
-    .Output("indices: int32")
-    .Output("new_residual: T")
-    .Attr("T: {float, double}")
-    .Attr("chunk: int >= 1")
-    .SetShapeFn(ChunkedTopKResidualShape);
-
-template <typename T>
-class ChunkedTopKResidualOp : public OpKernel {
- public:
-  explicit ChunkedTopKResidualOp(OpKernelConstruction* context)
-      : OpKernel(context) {
-    OP_REQUIRES_OK(context, context->GetAttr("chunk", &chunk_));
-  }
-
-  void Compute(OpKernelContext* context) override {
-    const Tensor& delta = context->input(0);
-    const Tensor& residual = context->input(1);
-    OP_REQUIRES_OK(context, RequireSameShape(delta, residual));
-    std::int64_t k;
-    OP_REQUIRES_OK(context, ReadScalar(context->input(2), "k", &k));
-    OP_REQUIRES_OK(context, RequireScalar(context->input(3), "decay"));
-    const std::int64_t n = delta.NumElements();
-    OP_REQUIRES_OK(context, ToTensorFlow(CheckChunks(n, k, chunk_)));
-    const std::int64_t count = ChunkedEntries(n, k, chunk_);
-    Tensor *values, *indices, *new_residual;
-    OP_REQUIRES_OK(context, AllocateOutput(context, 0, {count}, &values));
-    OP_REQUIRES_OK(context, AllocateOutput(context, 1, {count}, &indices));
-    // Not the residual's own buffer: writing there would require another walk
-    // that checks every sum first.
-    OP_REQUIRES_OK(context,
-                   AllocateOutput(context, 2, residual.shape(), &new_residual));
-    IntraOpPool pool(context);
-    std::int64_t non_finite;
-    OP_REQUIRES_OK(
-        context,
-        ToTensorFlow(ChunkedTopKResidual(
-            Elements<T>(delta), Elements<T>(residual),
-            MutableElements<T>(new_residual), n, k, chunk_,
-            *Elements<T>(context->input(3)), pool, MutableElements<T>(values),
-            MutableElements<std::int32_t>(indices), &non_finite)));
-  }
-
- private:
-  tensorflow::int64 chunk_;
-};
-
-FEDPLUG_REGISTER_WIDE("Fedplug>ChunkedTopKResidual", ChunkedTopKResidualOp);
 
 }  // namespace
 }  // namespace fedplug

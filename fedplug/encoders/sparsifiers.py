@@ -51,9 +51,9 @@ class TopK(Sparsifier):
 
     With ``chunk``, the flattened tensor is split into chunks of that many elements, and k entries are
     selected from each; a shorter last chunk sends all its elements if it has no more. No part of a tensor
-    waits for the others, and the selection stays in the processor's cache. With ``decay``, the unsent part
-    fades: ``a = x + decay * residual``, product and sum each rounded once. Together they are SparseLoCo's:
-    ``topk(count=64, chunk=4096, decay=0.95) | codebook(2) | rans``.
+    waits for the others, and the selection stays in the processor's cache. It does not run in TensorFlow's
+    graphs. With ``decay``, the unsent part fades: ``a = x + decay * residual``, product and sum each rounded
+    once. Together they are SparseLoCo's: ``topk(count=64, chunk=4096, decay=0.95) | codebook(2) | rans``.
 
     Sources: Stich et al., "Sparsified SGD with Memory", NeurIPS 2018 (arXiv 1809.07599), algorithm 1.
     Karimireddy et al., "Error Feedback Fixes SignSGD and other Gradient Compression Schemes", ICML 2019
@@ -124,7 +124,7 @@ class TopK(Sparsifier):
             bounded_sensitivity=not self.error_feedback,
             compares_tensors=self._scope == "model",
             fixed_size=self._scope == "tensor" and self.sparsity.fixed,
-            executes_on=EXECUTIONS_AND_CUDA,
+            executes_on=EXECUTIONS_AND_CUDA if self._chunk is None else ("numpy", "cuda"),
         )
 
     def get_config(self) -> dict[str, object]:

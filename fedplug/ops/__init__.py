@@ -30,7 +30,7 @@ from fedplug.ops.arrays import *  # noqa: F403
 from fedplug.ops.checks import all_finite, of_length, require, require_finite
 from fedplug.ops.container import frame, sparse_body, split_sparse_body, unframe
 from fedplug.ops.index_code import decode_indices, draw_indices, encode_indices
-from fedplug.ops.low_rank import low_rank_matrix, low_rank_residual, matrix_times, orthonormal_columns
+from fedplug.ops.low_rank import low_rank_matrix, matrix_times, orthonormal_columns
 from fedplug.ops.lowering import load_library
 from fedplug.ops.packing import pack, packed_size, unpack
 from fedplug.ops.prng import dither, random_words, round_seed, shared_uniform
@@ -50,14 +50,13 @@ from fedplug.ops.spec import (
 )
 from fedplug.ops.statistics import subset_bits, sum_of_squares, symbol_bits
 from fedplug.ops.symbol_code import decode_symbols, encode_symbols
-from fedplug.ops.topk import chunked_topk_residual, grouped_topk_residual, topk_residual
+from fedplug.ops.topk import grouped_topk_residual, topk_residual
 from fedplug.ops.value_code import decode_values, encode_values
 
 __all__ = [
     "all_finite",
     "block_count",
     "block_scales",
-    "chunked_topk_residual",
     "crc32",
     "decode_indices",
     "decode_symbols",
@@ -76,7 +75,6 @@ __all__ = [
     "itemsize",
     "load_library",
     "low_rank_matrix",
-    "low_rank_residual",
     "matrix_times",
     "mean_magnitude",
     "narrowed",

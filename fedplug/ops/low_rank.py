@@ -21,7 +21,6 @@ from fedplug.ops.types import Array
 
 __all__ = [
     "low_rank_matrix",
-    "low_rank_residual",
     "matrix_times",
     "orthonormal_columns",
 ]
@@ -64,25 +63,6 @@ def low_rank_matrix(p: Array, q: Array, *, lowering: str | None = None) -> Array
     shape = p.shape[0], q.shape[0]
     out = take_result(shape[0] * shape[1], p.dtype)
     return kernels.low_rank_matrix(np.ascontiguousarray(p), np.ascontiguousarray(q), out=out).reshape(shape)
-
-
-@also_on(tensors=lambda: _tensorflow.low_rank.low_rank_residual)
-def low_rank_residual(a: Array, p: Array, q: Array, *, lowering: str | None = None) -> Array:
-    """Computes ``a - low_rank_matrix(p, q)`` over ``a``: the caller must not use ``a`` again.
-
-    Args:
-        a: ``[m, n]``. float32 or float64.
-        p: ``[m, r]``, the dtype of ``a``; r is at least 1. A graph needs a static r.
-        q: ``[n, r]``, the dtype of ``p``.
-        lowering: See `fedplug.ops`.
-
-    Returns:
-        The difference. ``[m, n]``.
-
-    Raises:
-        ArgumentError: The shapes do not fit.
-    """
-    return kernels.low_rank_residual(a, np.ascontiguousarray(p), np.ascontiguousarray(q), out=a)
 
 
 _EPSILONS = {4: 2.0**-23, 8: 2.0**-52}  # by the size of a number in bytes

@@ -120,7 +120,6 @@ def grouped_topk_residual(
     return GroupedTopK(*kernels.grouped_topk_residual(deltas, residuals, k, residuals_out=out), rest)
 
 
-@also_on(tensors=lambda: _tensorflow.topk.chunked_topk_residual)
 def chunked_topk_residual(
     delta: Array,
     residual: Array | None,
@@ -128,7 +127,6 @@ def chunked_topk_residual(
     *,
     chunk: int,
     decay: Scalar,
-    lowering: str | None = None,
 ) -> TopK:
     """Selects the ``k`` largest entries of every chunk of ``a = delta + decay * residual``.
 
@@ -136,7 +134,7 @@ def chunked_topk_residual(
     selects the k entries of largest magnitude from each chunk, or all if there are fewer; of equal
     magnitudes, those with the lower index. The new residual is ``a`` with the selected entries set to zero:
     scattering the values into it restores ``a`` bit for bit. The product and the sum are each rounded once.
-    The compiled op keeps denormal numbers. The reference flushes them to zero, as TensorFlow does.
+    There is no form for TensorFlow's tensors.
 
     Source: Sarfi et al., "Communication Efficient LLM Pre-training with SparseLoCo", arXiv 2508.15706,
     algorithm 1.
@@ -147,7 +145,6 @@ def chunked_topk_residual(
         k: Number of entries to select from each chunk, 0 or more. Integer scalar.
         chunk: Number of elements of a chunk, 1 or more.
         decay: The factor of the residual, 0 to 1. Scalar of the dtype.
-        lowering: See `fedplug.ops`.
 
     Raises:
         ArgumentError: ``k``, ``chunk`` or ``decay`` is out of range, or the shapes differ.

@@ -50,7 +50,6 @@ def fedplug_encoders() -> list[EncoderSpec]:
                 "topk(0.3, error_feedback=False)",
                 "topk(linear(0.3, 0.1, 2), scope='model')",
                 "topk(0.3, decay=0.5)",
-                "topk(count=3, chunk=8, decay=0.95)",
             ),
             executes_on=EXECUTIONS_AND_CUDA,
         ),

@@ -84,7 +84,7 @@ class Matrix(NamedTuple):
         """Returns the integers of X and of Y, and their error from the matrix.
 
         Args:
-            a: The matrix, float32 ``[rows, columns]``. It may be overwritten.
+            a: The matrix, float32 ``[rows, columns]``.
             given: The directions of the round.
             steps: The steps of X and of Y. float32 ``[2]``.
             encoder: The encoder, which rounds.
@@ -92,10 +92,10 @@ class Matrix(NamedTuple):
         wide = self.rows <= self.columns
         x = ops.matrix_times(a, given.basis, transposed=not wide)
         x = encoder.rounded(x, steps[0])
-        a = ops.low_rank_residual(a, *self._factors(ops.multiply(x, steps[0]), given.basis))
+        a = a - ops.low_rank_matrix(*self._factors(ops.multiply(x, steps[0]), given.basis))
         y = ops.matrix_times(a, given.probe, transposed=wide)
         y = encoder.rounded(y, steps[1])
-        rest = ops.low_rank_residual(a, *self._factors(given.probe, ops.multiply(y, steps[1])))
+        rest = a - ops.low_rank_matrix(*self._factors(given.probe, ops.multiply(y, steps[1])))
         return [ops.astype(ops.reshape(each, [-1]), "int32") for each in (x, ops.transpose(y))], rest
 
     def decode(self, values: Array, given: Directions) -> Array:
@@ -103,9 +103,8 @@ class Matrix(NamedTuple):
         of_x = self.counts[0]
         x = ops.reshape(values[:of_x], [-1, self.rank])
         y = ops.transpose(ops.reshape(values[of_x:], [self.probes, -1]))
-        found = ops.low_rank_matrix(*self._factors(x, given.basis))
-        # Subtracting -Y adds p Y over the first product.
-        return ops.reshape(ops.low_rank_residual(found, *self._factors(given.probe, -y)), [-1])
+        parts = self._factors(x, given.basis), self._factors(given.probe, y)
+        return ops.reshape(ops.low_rank_matrix(*parts[0]) + ops.low_rank_matrix(*parts[1]), [-1])
 
     def _factors(self, short: Array, long: Array) -> tuple[Array, Array]:
         return (short, long) if self.rows <= self.columns else (long, short)

@@ -49,7 +49,7 @@ SUITES = {
     "bounded(0.01)": EVERY_DTYPE,
     "bounded(0.01, error_feedback=True) | rans": {**FAMILY, **IN_TFF, "golden": None},
     "bounded(0.001, error_feedback=True) | rans": FAMILY,
-    "topk(count=3, chunk=8, decay=0.95) | codebook(2) | rans": {**FAMILY, **IN_TFF, "decay": 0.95},
+    "topk(count=3, chunk=8, decay=0.95) | codebook(2) | rans": {**FAMILY, "decay": 0.95},
     "topk(0.3, chunk=8)": {**FAMILY, **EXACT},
     "topk(0.3, decay=0.5)": {**FAMILY, **EXACT, "decay": 0.5},
     "randomk(0.3)": FAMILY,

@@ -17,7 +17,6 @@ PLACES = np.int32([1, 3])
 WHOLE = {
     "topk_residual, k": lambda a, v: ops.topk_residual(a(X), a(ZEROS), v),
     "grouped_topk_residual, k": lambda a, v: ops.grouped_topk_residual([a(X)], [a(ZEROS)], v),
-    "chunked_topk_residual, k": lambda a, v: ops.chunked_topk_residual(a(X), a(ZEROS), v, chunk=4, decay=1),
     "scatter_decode, size": lambda a, v: ops.scatter_decode(v, a(X[:2]), a(PLACES)),
     "encode_indices, size": lambda a, v: ops.encode_indices(a(PLACES), v),
     "decode_indices, count": lambda a, v: ops.decode_indices(a(BYTES), v, 8),
@@ -55,9 +54,6 @@ WHOLE = {
     "arange, end": lambda a, v: ops.arange(v),
 }
 STATIC = {
-    "chunked_topk_residual, chunk": lambda a, v: ops.chunked_topk_residual(
-        a(X), a(ZEROS), 1, chunk=v, decay=1
-    ),
     "encode_values, block_size": lambda a, v: ops.encode_values(a(X), "qsgd", block_size=v),
     "decode_values, block_size": lambda a, v: ops.decode_values(
         a(BYTES), 4, "qsgd", dtype="float32", block_size=v

@@ -15,14 +15,12 @@ BETWEEN_FLOATS = {
     "topk_residual": lambda x: ops.topk_residual(x, x, 2).values,
     "the residual of topk_residual": lambda x: ops.topk_residual(x, x, 2).residual,
     "grouped_topk_residual": lambda x: ops.grouped_topk_residual([x], [x], 2).values,
-    "chunked_topk_residual": lambda x: ops.chunked_topk_residual(x, x, 1, chunk=2, decay=1.0).values,
     "take_from_sum": lambda x: ops.take_from_sum(x, x, PLACES).values,
     "scatter_decode": lambda x: ops.scatter_decode(9, tf.reshape(x, [-1])[:2], PLACES),
     "scatter_decode_add": lambda x: ops.scatter_decode_add(x, FLAT[:2], PLACES),
     "the weights of scatter_decode": lambda x: ops.scatter_decode(9, FLAT[:2], PLACES, [0, 2], x[0, :1]),
     "matrix_times": lambda x: ops.matrix_times(x, X),
     "low_rank_matrix": lambda x: ops.low_rank_matrix(x, X),
-    "low_rank_residual": lambda x: ops.low_rank_residual(X, x, X),
 }
 
 

@@ -30,7 +30,6 @@ def test_op_and_reference_give_the_same_bits(agree, wide_dtype, seed, m, n, r):
     agree(ops.low_rank_matrix, p, q)
     agree(ops.matrix_times, a, q)
     agree(ops.matrix_times, a, p, transposed=True)
-    agree(ops.low_rank_residual, a, p, q)
 
 
 @pytest.mark.parametrize("shape", [(900, 300), (5, 20_000), (20_000, 5)])
@@ -43,7 +42,7 @@ def test_large_matrices_on_several_threads_have_the_same_bits_in_a_graph(wide_dt
         def run(a, p, q, lowering=lowering):
             with use_lowering(lowering):
                 times, transposed = ops.matrix_times(a, q), ops.matrix_times(a, p, transposed=True)
-                return times, transposed, ops.low_rank_matrix(p, q), ops.low_rank_residual(a, p, q)
+                return times, transposed, ops.low_rank_matrix(p, q)
 
         results.append(run(*map(tf.constant, (a, p, q))))
     for fused, reference in zip(*results, strict=True):
@@ -90,7 +89,6 @@ def test_arguments_of_the_wrong_kind_are_refused_while_building(lowering):
         (ValueError, "do not fit", lambda: ops.matrix_times(a, p, lowering=lowering)),
         (TypeError, "q must be", lambda: ops.low_rank_matrix(p, double, lowering=lowering)),
         (ValueError, "same number", lambda: ops.low_rank_matrix(p, a, lowering=lowering)),
-        (ValueError, "must be equal", lambda: ops.low_rank_residual(a, q, p, lowering=lowering)),
         (
             ValueError,
             "must be known",
@@ -110,16 +108,10 @@ def test_shapes_that_do_not_fit_when_run_are_refused(lowering):
     def times(a, b):
         return ops.matrix_times(a, b, lowering=lowering)
 
-    @tf.function(input_signature=[matrix, factor, factor], autograph=False)
-    def residual(a, p, q):
-        return ops.low_rank_residual(a, p, q, lowering=lowering)
-
     a, p, q = tf.ones([4, 6]), tf.ones([4, 2]), tf.ones([6, 2])
     assert times(a, q).numpy().tolist() == [[6, 6]] * 4
-    assert residual(a, p, q).numpy().tolist() == [[-1] * 6] * 4
-    for call in (lambda: times(a, p), lambda: residual(a, q, p)):
-        with pytest.raises(tf.errors.InvalidArgumentError):
-            call()
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        times(a, p)
 
 
 def test_there_must_be_a_column(lowering):

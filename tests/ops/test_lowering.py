@@ -43,7 +43,6 @@ ROWS = tf.constant([0, 3], tf.int64)
 # The name of a compiled op, a call, and its arguments.
 CALLS = {
     "Fedplug>GroupedTopKResidual": (lambda d: ops.topk_residual(d, d, 3), X),
-    "Fedplug>ChunkedTopKResidual": (lambda d: ops.chunked_topk_residual(d, d, 3, chunk=5, decay=1.0), X),
     "Fedplug>ScatterDecodeAdd": (lambda v, i: ops.scatter_decode_add(tf.zeros(9), v, i, ROWS), X[:3], PLACES),
     "Fedplug>ScatterDecode": (lambda v, i: ops.scatter_decode(9, v, i, ROWS), X[:3], PLACES),
     "Fedplug>EncodeIndices": (lambda i: ops.encode_indices(i, 9), PLACES),
@@ -52,7 +51,6 @@ CALLS = {
     "Fedplug>TakeFromSum": (lambda d, i: ops.take_from_sum(d, d, i), X, PLACES),
     "Fedplug>MatrixTimes": (lambda a, b: ops.matrix_times(a, b, transposed=True), MATRIX, MATRIX),
     "Fedplug>LowRankMatrix": (ops.low_rank_matrix, MATRIX, FACTOR),
-    "Fedplug>LowRankResidual": (ops.low_rank_residual, MATRIX, MATRIX, FACTOR),
     "Fedplug>EncodeValues": (lambda v: ops.encode_values(v, "qsgd"), X),
     "Fedplug>DecodeValues": (
         lambda c: ops.decode_values(c, 5, "qsgd", dtype=tf.float32),

@@ -1,4 +1,4 @@
-"""The ops for top-k of a tensor, a list and chunks give the bits of their references.
+"""The ops for top-k of a tensor and a list give the bits of their references.
 
 tests/kernels compares with a sort.
 """
@@ -193,38 +193,3 @@ def test_lists_that_do_not_fit_are_refused(lowering):
         )
     with pytest.raises(tf.errors.InvalidArgumentError, match="k must be 0 or more"):
         ops.grouped_topk_residual([one], [one], -1, lowering=lowering)
-
-
-@settings(deadline=None)
-@given(
-    seed=st.integers(0, 2**32),
-    size=st.sampled_from([0, 1, 64, 300]),
-    k=st.sampled_from([-1, 0, 1, 5, 70]),
-    chunk=st.sampled_from([1, 8, 64, 299, 1000]),
-    decay=st.sampled_from([0.0, 0.5, 0.95, 1.0, 1.5]),
-    bad=st.sampled_from([0, np.nan, np.inf]),
-)
-def test_op_and_reference_select_the_same_from_chunks(agree, as_dtype, seed, size, k, chunk, decay, bad):
-    random = np.random.default_rng(seed)
-    delta, residual, decay = as_dtype(*random.integers(-3, 4, (2, size)) / 2, np.float64(decay))
-    delta[:1] += delta.dtype.type(bad)
-    agree(ops.chunked_topk_residual, delta, residual, k, chunk=chunk, decay=decay)
-
-
-def test_a_matrix_keeps_its_shape_and_a_short_last_chunk_sends_all_it_has(lowering, dtype):
-    delta = tf.constant([[3, -1, 2], [0, -4, 1], [9, 0, 5]], dtype)
-    residual = tf.constant([[0, 8, 0], [0, 0, 0], [0, 0, 0]], dtype)
-    got = ops.chunked_topk_residual(delta, residual, 2, chunk=4, decay=0.5, lowering=lowering)
-    assert got.values.numpy().tolist() == [3, 3, -4, 9, 5]
-    assert got.indices.numpy().tolist() == [0, 1, 4, 6, 8]
-    assert got.residual.numpy().tolist() == [[0, 0, 2], [0, 0, 1], [0, 0, 0]]
-
-
-def test_chunks_of_the_wrong_kind_are_refused_while_building(lowering):
-    for error, message, delta, residual, chunk in [
-        (TypeError, "delta must be float32 or float64", [1], [1], 2),
-        (ValueError, "must be equal", [1.0], [1.0, 2.0], 2),
-        (ValueError, "chunk is 0", [1.0], [1.0], 0),
-    ]:
-        with pytest.raises(error, match=message):
-            ops.chunked_topk_residual(delta, residual, 1, chunk=chunk, decay=1.0, lowering=lowering)

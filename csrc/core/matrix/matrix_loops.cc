@@ -91,12 +91,6 @@ FEDPLUG_ALWAYS_INLINE void LimitLoop(T largest, std::int64_t n, T* x) {
   }
 }
 
-template <typename T>
-FEDPLUG_ALWAYS_INLINE void SubtractLoop(const T* x, const T* y, std::int64_t n,
-                                        T* differences) {
-  for (std::int64_t i = 0; i < n; ++i) differences[i] = x[i] - y[i];
-}
-
 }  // namespace
 
 template <typename T>
@@ -115,8 +109,7 @@ MatrixLoops<T> MatrixLoopsFor(SimdLevel level) {
          Avx2<OuterLoop<3, false, T>>, Avx2<OuterLoop<4, false, T>>},
         {nullptr, Avx2<OuterLoop<1, true, T>>, Avx2<OuterLoop<2, true, T>>,
          Avx2<OuterLoop<3, true, T>>, Avx2<OuterLoop<4, true, T>>},
-        Avx2<LimitLoop<T>>,
-        Avx2<SubtractLoop<T>>};
+        Avx2<LimitLoop<T>>};
   }
 #endif
   static_cast<void>(level);
@@ -133,8 +126,7 @@ MatrixLoops<T> MatrixLoopsFor(SimdLevel level) {
           {nullptr, Baseline<OuterLoop<1, true, T>>,
            Baseline<OuterLoop<2, true, T>>, Baseline<OuterLoop<3, true, T>>,
            Baseline<OuterLoop<4, true, T>>},
-          Baseline<LimitLoop<T>>,
-          Baseline<SubtractLoop<T>>};
+          Baseline<LimitLoop<T>>};
 }
 
 template MatrixLoops<float> MatrixLoopsFor(SimdLevel);

@@ -105,9 +105,6 @@ struct MatrixLoops {
 
   // x is limited to `largest` in magnitude. NaN stays.
   void (*limit)(T largest, std::int64_t n, T* x);
-
-  // differences = x - y, which may be one of the two.
-  void (*subtract)(const T* x, const T* y, std::int64_t n, T* differences);
 };
 
 // REQUIRES: IsSupported(level)

@@ -10,10 +10,8 @@ from typing import NoReturn
 import tensorflow as tf
 
 _BETWEEN_FLOATS = (
-    "ChunkedTopKResidual",
     "GroupedTopKResidual",
     "LowRankMatrix",
-    "LowRankResidual",
     "MatrixTimes",
     "ScatterDecode",
     "ScatterDecodeAdd",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from fedplug.ops._tensorflow import loader
-from fedplug.ops._tensorflow.arguments import after, require, require_wide, same_shape
+from fedplug.ops._tensorflow.arguments import after, require, require_wide
 from fedplug.ops._tensorflow.arrays import saturate_cast
 from fedplug.ops._tensorflow.gradients import refuse_gradient
 from fedplug.ops._tensorflow.traced import traced_once
@@ -34,21 +34,6 @@ def low_rank_matrix(p: tf.Tensor, q: tf.Tensor, *, lowering: str | None = None) 
     if resolve_lowering(lowering) == "fused":
         return loader.library().fedplug_low_rank_matrix(p, q)
     return _low_rank_matrix(p, q)
-
-
-def low_rank_residual(a: tf.Tensor, p: tf.Tensor, q: tf.Tensor, *, lowering: str | None = None) -> tf.Tensor:
-    a, p, q = tf.convert_to_tensor(a), tf.convert_to_tensor(p), tf.convert_to_tensor(q)
-    require_wide(a=a)
-    _require_matrix(a=a)
-    _require_factors(a.dtype, p=p, q=q)
-    made = tf.TensorShape([p.shape[0], q.shape[0]])
-    if not a.shape.is_compatible_with(made):
-        raise ValueError(
-            f"a has shape {a.shape} but the product of p and q has {made}; the two must be equal"
-        )
-    if resolve_lowering(lowering) == "fused":
-        return loader.library().fedplug_low_rank_residual(a, p, q)
-    return _low_rank_residual(a, p, q)
 
 
 def _require_matrix(**tensors: tf.Tensor) -> None:
@@ -94,13 +79,6 @@ def _low_rank_matrix(p: tf.Tensor, q: tf.Tensor) -> tf.Tensor:
         product = of_rows[:, tf.newaxis] * of_columns
         total = total + product if j else product
     return refuse_gradient(saturate_cast(total, p.dtype))
-
-
-@traced_once
-def _low_rank_residual(a: tf.Tensor, p: tf.Tensor, q: tf.Tensor) -> tf.Tensor:
-    made = _low_rank_matrix(p, q)
-    check = require(same_shape(a, made), "a must have the shape of the product of p and q")
-    return refuse_gradient(after([check], a) - made)
 
 
 def _column_sums(rows: tf.Tensor) -> tf.Tensor:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from fedplug.errors import ArgumentError, DTypeError
-from fedplug.kernels.arguments import whole
 from fedplug.ops._tensorflow import loader
 from fedplug.ops._tensorflow.arguments import (
     after,
@@ -67,23 +66,6 @@ def grouped_topk_residual(
     return GroupedTopK(*_grouped_topk_residual(deltas, residuals, k))
 
 
-def chunked_topk_residual(
-    delta: Array, residual: Array, k: Scalar, *, chunk: int, decay: Scalar, lowering: str | None = None
-) -> TopK:
-    delta = tf.convert_to_tensor(delta)
-    residual = as_floats("residual", residual, delta.dtype)
-    require_wide(delta=delta)
-    require_equal_shapes(delta=delta, residual=residual)
-    k, decay = as_int64("k", k), as_floats("decay", decay, delta.dtype)
-    chunk = whole("chunk", chunk)
-    if chunk < 1:
-        raise ValueError(f"chunk is {chunk}; it must be 1 or more")
-    if resolve_lowering(lowering) == "fused":
-        op = loader.library().fedplug_chunked_top_k_residual
-        return TopK(*op(delta, residual, k, decay, chunk=chunk))
-    return TopK(*_chunked_topk_residual(delta, residual, k, decay, chunk))
-
-
 @traced_once
 def _grouped_topk_residual(deltas: tf.Tensor, residuals: tf.Tensor, k: tf.Tensor) -> tuple[tf.Tensor, ...]:
     checks = [
@@ -139,40 +121,3 @@ def _magnitude_bits(a: tf.Tensor) -> tf.Tensor:
     """
     bits = {2: tf.int16, 4: tf.int32, 8: tf.int64}[a.dtype.size]
     return tf.bitwise.bitwise_and(tf.bitcast(a, bits), bits.max)
-
-
-@traced_once
-def _chunked_topk_residual(
-    delta: tf.Tensor, residual: tf.Tensor, k: tf.Tensor, decay: tf.Tensor, chunk: int
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    zero, one = tf.zeros([], delta.dtype), tf.ones([], delta.dtype)
-    checks = [
-        require(same_shape(delta, residual), "delta and residual must have the same shape"),
-        require(k >= 0, "k must be 0 or more", k),
-        require((decay >= zero) & (decay <= one), "decay must be in [0, 1]"),
-    ]
-    a = refuse_gradient(tf.reshape(after(checks, delta) + decay * residual, [-1]))
-    finite = require(
-        tf.reduce_all(tf.math.is_finite(a)),
-        "sums of delta and residual are NaN or infinite; leave this update out",
-    )
-    a = after([finite], a)
-    indices = _largest_of_chunks(_magnitude_bits(a), k, chunk)
-    values = tf.gather(a, indices)
-    rest = tf.tensor_scatter_nd_update(a, indices[:, tf.newaxis], tf.zeros_like(values))
-    rest = tf.reshape(rest, tf.shape(delta))
-    rest.set_shape(delta.shape)
-    return values, indices, rest
-
-
-def _largest_of_chunks(keys: tf.Tensor, k: tf.Tensor, chunk: int) -> tf.Tensor:
-    """The indices of the k largest keys of every chunk, ascending."""
-    size = tf.size(keys)
-    width = tf.maximum(tf.minimum(size, chunk), 1)
-    missing = -size % width
-    rows = tf.reshape(tf.pad(keys, [[0, missing]], constant_values=-1), [-1, width])
-    kept = tf.cast(tf.minimum(k, tf.cast(width, tf.int64)), tf.int32)
-    columns = tf.math.top_k(rows, kept, sorted=False).indices
-    places = columns + width * tf.range(tf.shape(rows)[0])[:, tf.newaxis]
-    places = tf.sort(tf.reshape(places, [-1]))
-    return places[: tf.reduce_sum(tf.cast(places < size, tf.int32))]

@@ -8,9 +8,10 @@ import pytest
 from fedplug_cuda import DeviceError, grouped_topk_residual
 from fedplug_cuda.memory import empty_bytes
 
-from fedplug import kernels, ops
+from fedplug import kernels
 from fedplug.errors import ArgumentError, NonFiniteError
 from fedplug.ops.device_array import on_host
+from fedplug.ops.topk import chunked_topk_residual_of_each
 
 DTYPES = [np.float32, np.float64]
 SHAPES = [(300,), (0,), (90, 91), (1,)]
@@ -57,7 +58,7 @@ def test_chunks_have_the_bits_of_the_cpu(device, dtype, change, n, k, chunk):
         delta, residual = np.rint(delta), np.rint(residual)
     after, options = residual.copy(), {"chunk": chunk, "decay": 0.95}
     values, indices = kernels.chunked_topk_residual(delta, after, k, **options)
-    found = ops.chunked_topk_residual(device.put(delta), device.put(residual), k, **options)
+    (found,) = chunked_topk_residual_of_each([device.put(delta)], [device.put(residual)], [k], **options)
     assert device.get(found.residual, after).tobytes() == after.tobytes()
     assert on_host(found.values).tobytes() == values.tobytes()
     np.testing.assert_array_equal(on_host(found.indices), indices)

@@ -22,7 +22,6 @@ from fedplug_cuda.ops.scatter import (
 )
 from fedplug_cuda.ops.sums import copied, divide, largest_of_each, prepared, refusal, write, zeros
 from fedplug_cuda.ops.topk import (
-    chunked_topk_residual,
     chunked_topk_residual_of_each,
     grouped_topk_residual,
     topk_residual,
@@ -37,7 +36,6 @@ __all__ = [
     "as_device_array",
     "asarray",
     "astype",
-    "chunked_topk_residual",
     "chunked_topk_residual_of_each",
     "copied",
     "divide",

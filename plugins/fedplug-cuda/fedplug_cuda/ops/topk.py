@@ -13,7 +13,6 @@ from fedplug_cuda.sums import chunked_topk
 from fedplug_cuda.topk import select
 
 __all__ = [
-    "chunked_topk_residual",
     "chunked_topk_residual_of_each",
     "grouped_topk_residual",
     "topk_residual",
@@ -54,14 +53,6 @@ def _selected(deltas: Sequence[DeviceArray], residuals: Sequence[Any], k: Any) -
     """Never overwrites its residuals: a later step may refuse the update, which must leave them unchanged."""
     stream, before = to_device_of_each(deltas, residuals)
     return select(deltas, before, [None] * len(deltas), k, stream)
-
-
-def chunked_topk_residual(
-    delta: DeviceArray, residual: Any, k: Any, *, chunk: int, decay: Any, lowering: None = None
-) -> TopK:
-    """See `fedplug.ops.chunked_topk_residual`."""
-    del lowering
-    return chunked_topk_residual_of_each([delta], [residual], [k], chunk=chunk, decay=decay)[0]
 
 
 def chunked_topk_residual_of_each(
