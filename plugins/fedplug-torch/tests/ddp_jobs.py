@@ -153,17 +153,6 @@ def use_heads(turns, exchange):
     return seen
 
 
-def with_bucket_views(steps, gradient_as_bucket_view):
-    rank = dist.get_rank()
-    ddp, _ = hooked("topk(0.1)", network(), gradient_as_bucket_view=gradient_as_bucket_view)
-    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.2)
-    for step in range(steps):
-        optimizer.zero_grad()
-        loss_of(ddp, step, rank).backward()
-        optimizer.step()
-    return parameters(ddp.module)
-
-
 class Strange(torch.nn.Module):
     """A network whose parameters DDP lays out in other orders than C order."""
 
@@ -297,23 +286,6 @@ def copy_with_a_group_of_its_own():
     return errors
 
 
-def similar_names():
-    """Returns the state after steps that use both of two parameters, only the first, and both."""
-    torch.manual_seed(0)
-    module = torch.nn.Module()
-    module.part = torch.nn.ParameterDict({"w": torch.randn(2000), "w/x": torch.randn(2000)})
-    module.forward = lambda both: sum(
-        (value.square() * torch.arange(2000)).sum() for value in list(module.part.values())[: 1 + both]
-    )
-    ddp, state = hooked("topk(0.1)", module, find_unused_parameters=True)
-    seen = []
-    for both in (True, False, True):
-        ddp.zero_grad()
-        ddp(both).backward()
-        seen.append({name: tensor.numpy() for name, tensor in own_part(state).items()})
-    return seen
-
-
 def unfreeze_a_layer():
     """Returns residuals while other layers are trained, each time in a new DDP model with the same state."""
     model = network()
@@ -339,16 +311,6 @@ def make_a_layer_late():
     ddp.register_comm_hook(state, fedplug_torch.fedplug_hook)
     loss_of(ddp, 0, dist.get_rank()).backward()
     return state.step
-
-
-def accumulate(encoder):
-    """Accumulates two batches in one step; DDP calls the hook only for the second."""
-    rank = dist.get_rank()
-    ddp, state = hooked(encoder, network())
-    with ddp.no_sync():
-        loss_of(ddp, 0, rank).backward()
-    loss_of(ddp, 1, rank).backward()
-    return gradients(ddp.module), state.step
 
 
 def sparse_gradients():
@@ -460,25 +422,3 @@ def hook_of_another_module():
     except fedplug.errors.ArgumentError as error:
         return str(error)
     return ""
-
-
-class InTwoDtypes(torch.nn.Sequential):
-    """A network whose last layer has another dtype than the others."""
-
-    def forward(self, x):
-        return self[1](self[0](x).double())
-
-
-def train_in_two_dtypes(encoder):
-    torch.manual_seed(0)
-    model = InTwoDtypes(torch.nn.Linear(20, 9), torch.nn.Linear(9, 9).double())
-    ddp, state = hooked(encoder, model)
-    for step in range(3):
-        ddp.zero_grad()
-        x = torch.randn(8, 20, generator=torch.Generator().manual_seed(10 * step + dist.get_rank()))
-        ddp(x).square().mean().backward()
-        with torch.no_grad():
-            for p in ddp.parameters():
-                p.sub_(0.1 * p.grad)
-    assert state.error is None
-    return parameters(model)

@@ -41,12 +41,6 @@ def loss_of(model, step, rank):
     return torch.nn.functional.cross_entropy(model(images.to(dtype)).float(), labels)
 
 
-def accuracy(model):
-    images, labels = data()
-    with torch.no_grad():
-        return float((model(images).argmax(1) == labels).float().mean())
-
-
 def parameters(model):
     return {name: _array(p.detach()) for name, p in model.named_parameters()}
 
@@ -68,7 +62,7 @@ def train(
     saved=None,
     dtype=torch.float32,
     lr=0.2,
-    bucket_cap_mb=SMALL_BUCKETS,
+    ddp_arguments=None,
     **state_arguments,
 ):
     """Trains in DDP with the hook, or without it if there is no encoder.
@@ -79,7 +73,7 @@ def train(
     model = network(dtype)
     if saved:
         model.load_state_dict(saved[rank]["model"])
-    ddp = DistributedDataParallel(model, bucket_cap_mb=bucket_cap_mb)
+    ddp = DistributedDataParallel(model, **{"bucket_cap_mb": SMALL_BUCKETS, **(ddp_arguments or {})})
     state = None
     if encoder is not None:
         state = fedplug_torch.FedplugState(encoder, ddp, **state_arguments)
@@ -93,7 +87,6 @@ def train(
         optimizer.step()
     return {
         "parameters": parameters(model),
-        "accuracy": accuracy(model.float()),
         "bytes": state.bytes_sent if state else 0,
         "dense bytes": state.dense_bytes if state else 0,
         "saved": {"model": model.state_dict(), "state": state.state_dict() if state else {}},

@@ -68,23 +68,6 @@ def adam(parameters):
     return torch.optim.Adam(parameters, lr=0.01)
 
 
-def train(encoder, steps, *, begin=0, saved=None, **arguments):
-    worker = Worker(dist.get_rank(), encoder, **arguments)
-    if saved:
-        worker.load(saved[worker.number], begin)
-    exchanged = []
-    while worker.steps < steps:
-        worker.train()
-        if worker.outer.step():
-            exchanged.append(worker.steps)
-    return {
-        "parameters": digits.parameters(worker.model),
-        "bytes": worker.outer.bytes_sent,
-        "exchanged": exchanged,
-        "saved": worker.save(),
-    }
-
-
 def begin_with_other_parameters():
     model = digits.network()
     with torch.no_grad():
@@ -92,26 +75,6 @@ def begin_with_other_parameters():
             parameter.add_(dist.get_rank())
     fedplug_torch.OuterStep(model, "identity", inner_steps=1)
     return digits.parameters(model)
-
-
-def train_through_a_bad_parameter():
-    """Trains while one rank has a NaN parameter in an exchange, and repairs it."""
-    worker = Worker(dist.get_rank(), "topk(0.1)", inner_steps=1)
-    worker.train()
-    bias = worker.model[0].bias
-    good = bias.detach().clone()
-    before = worker.outer.state_dict()
-    error = ""
-    if worker.number == 1:
-        bias.data[0] = float("inf")
-    try:
-        worker.outer.step()
-    except FedplugError as found:
-        error = f"{type(found).__name__}: {found}"
-    after = worker.outer.state_dict()
-    changed = {name for name in before if not torch.equal(before[name], after[name])}
-    bias.data.copy_(good)
-    return error, changed, worker.outer.step(), digits.parameters(worker.model)
 
 
 def different_parameters(change):
@@ -135,16 +98,6 @@ def wider(model):
 
 def deeper(model):
     return model.append(torch.nn.Linear(10, 10))
-
-
-def in_double(model):
-    model[2].double()
-    return model
-
-
-def frozen(model):
-    model[0].bias.requires_grad_(False)
-    return model
 
 
 def in_another_order(model):

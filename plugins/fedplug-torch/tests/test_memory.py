@@ -10,7 +10,6 @@ import torch
 from digits import assert_same
 from fedplug_torch import OuterStep, decode
 from fedplug_torch.memory import packed, stochastic_bfloat16, unpacked
-from safetensors.torch import load, save
 
 from fedplug.errors import ArgumentError
 
@@ -94,16 +93,6 @@ def test_what_is_no_choice_is_refused(memory):
 
 
 # Restarts and learning -------------------------------------------------------------------------------------
-
-
-def test_a_restarted_hook_of_ddp_goes_on_with_the_same_bits(two_ranks):
-    whole = two_ranks.run(digits.train, "topk(0.05)", 6, memory="bfloat16")
-    half = two_ranks.run(digits.train, "topk(0.05)", 3, memory="bfloat16")
-    saved = [{key: load(save(tensors)) for key, tensors in result["saved"].items()} for result in half]
-    resumed = two_ranks.run(digits.train, "topk(0.05)", 6, begin=3, saved=saved, memory="bfloat16")
-    assert whole[0]["saved"]["state"]["rank 0/codec/0.weight/residual"].dtype is torch.bfloat16
-    for one, other in zip(whole, resumed, strict=True):
-        assert_same(one["parameters"], other["parameters"])
 
 
 def test_a_restarted_hook_of_replicas_goes_on_with_the_same_bits(start, tmp_path):

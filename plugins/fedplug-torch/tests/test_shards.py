@@ -8,6 +8,7 @@ import numpy as np
 import outer_jobs
 import pytest
 import shard_jobs
+import streaming_jobs
 import torch
 from digits import assert_same
 from torch.distributed.tensor import Replicate, Shard
@@ -46,7 +47,8 @@ def test_parameters_that_a_forward_pass_left_whole_are_encoded_by_their_shards(f
 def test_an_outer_step_of_sharded_replicas_is_that_of_whole_workers(start):
     """Sharding changes only the rounding if all ranks of a replica have the same batches."""
     sharded = start(4).run(shard_jobs.train, "identity", 3)
-    whole = start(2).run(outer_jobs.train, "identity", 3 * outer_jobs.INNER_STEPS)
+    steps = outer_jobs.INNER_STEPS
+    whole = start(2).run(streaming_jobs.train, "identity", 3 * steps, inner_steps=steps)
     for parameters, _, _ in sharded:
         assert_same(parameters, sharded[0][0])
         for name, value in whole[0]["parameters"].items():

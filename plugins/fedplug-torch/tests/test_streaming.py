@@ -93,10 +93,11 @@ def test_it_is_diloco_and_streaming_diloco(fragments, delay, alpha):
         assert_same(digits.parameters(worker.model), digits.parameters(other.model))
 
 
-def test_ranks_do_what_workers_in_one_process_do(ranks):
-    results = ranks.run(streaming_jobs.train, "topk(0.1) | qsgd(4)", 16, **STREAMING)
-    workers = [Worker(number, "topk(0.1) | qsgd(4)", **STREAMING) for number in range(len(results))]
-    train_in_one_process(workers, 16, **STREAMING)
+@pytest.mark.parametrize("arguments", [{"inner_steps": 4}, STREAMING], ids=["DiLoCo", "streaming"])
+def test_ranks_do_what_workers_in_one_process_do(ranks, arguments):
+    results = ranks.run(streaming_jobs.train, "topk(0.1) | qsgd(4)", 16, **arguments)
+    workers = [Worker(number, "topk(0.1) | qsgd(4)", **arguments) for number in range(len(results))]
+    train_in_one_process(workers, 16, **arguments)
     for worker, result in zip(workers, results, strict=True):
         assert result["bytes"] == worker.outer.bytes_sent > 0
         assert_same(result["parameters"], digits.parameters(worker.model))
