@@ -148,7 +148,7 @@ def main() -> None:
         method: f"http://127.0.0.1:{server.address().rpartition(':')[2]}"
         for method, server in servers.items()
     }
-    rows = list(on_ranks(WORKERS, compared, steps, lighthouses))
+    rows = on_ranks(WORKERS, compared, steps, lighthouses)
     for server in servers.values():
         server.shutdown()
     RESULTS.write_text(table(rows, steps), encoding="utf-8")

@@ -116,6 +116,7 @@ def train(rank: int, steps: int) -> Iterator[tuple[str, Curve]]:
             if step % EVALUATE_EVERY == 0 and rank == 0:
                 curve.append(Point(traffic(step - WARMUP_STEPS), held_out_loss(ddp.module, text, windows=64)))
         if rank == 0:
+            print(name, *curve, flush=True)
             yield name, curve
 
 
@@ -164,7 +165,6 @@ def main() -> None:
     curves: dict[str, list[Curve]] = {name: [] for name in HOOKS}
     for name, curve in on_ranks(RANKS, train, arguments.steps):
         curves[name].append(curve)
-        print(name, *curve, flush=True)
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "ddp_hooks.md").write_text(table(curves, arguments.steps), encoding="utf-8")
     means = {name.replace("`", ""): mean_curve(curves[name]) for name in HOOKS}
