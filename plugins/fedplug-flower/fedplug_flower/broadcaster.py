@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
@@ -13,8 +12,6 @@ from fedplug_flower.differences import read
 from fedplug_flower.records import KEY, MODEL_STYPE, VERSION_KEY
 
 __all__ = ["NodeBroadcaster"]
-
-_VERSION = re.compile(r"[0-9a-f]{16}")
 
 
 class NodeBroadcaster:
@@ -71,7 +68,7 @@ class NodeBroadcaster:
         for message in replies:
             if message.has_content() and (told := message.content.config_records.pop(VERSION_KEY, None)):
                 version = told.get("version")
-                if isinstance(version, str) and _VERSION.fullmatch(version):
+                if isinstance(version, str):
                     self._versions[message.metadata.src_node_id] = version
 
     def add_to(self, metrics: MetricRecord | None) -> MetricRecord:

@@ -59,10 +59,6 @@ def with_nodes(nodes: Nodes, *numbers: int, app: ClientApp | None = None) -> Nod
     return nodes
 
 
-def small_updates(node: int, round_num: int) -> Model:
-    return {name: 0.01 * array for name, array in update_of(node, round_num).items()}
-
-
 def test_a_lossless_broadcast_trains_the_same_model_as_without_it(nodes: Nodes) -> None:
     with_nodes(nodes, 1, 2, 3)
     plain, _ = nodes.run_rounds(FedAvg(), range(1, 5), new_model())
@@ -90,25 +86,6 @@ def test_the_second_message_with_a_model_is_only_its_version(nodes: Nodes) -> No
     dense = 2 * record(new_model()).count_bytes()
     for found in (metrics, of_evaluation, of_training):
         assert found["fedplug-downlink-dense-bytes"] == dense
-
-
-def test_nodes_that_missed_rounds_and_new_nodes_train_on_the_same_bits(nodes: Nodes) -> None:
-    seen: dict[int, list[Model]] = {}
-    strategy, model = Compressed(FedAvg(), UP, broadcast_encoder=DOWN), new_model()
-    present = [(1, 2), (1, 2, 3), (1, 3), (1, 4), (1, 2, 3, 4)]
-    for round_num, numbers in enumerate(present, 1):
-        for node in set(nodes.apps) - set(numbers):
-            nodes.remove(node)
-        for node in set(numbers) - set(nodes.apps):
-            nodes.add(node, watched_app(seen, small_updates))
-        model, _ = nodes.run_rounds(strategy, (round_num,), model)
-        evaluate(nodes, strategy, round_num, model)
-    assert kinds(nodes)[2] == "changes"
-    for models in seen.values():
-        for other in models[1:]:
-            for name, array in models[0].items():
-                assert array.tobytes() == other[name].tobytes()
-    assert len(seen[5]) == 4
 
 
 @pytest.mark.parametrize("make", [FedAvg, FedMedian], ids=["mean", "each"])

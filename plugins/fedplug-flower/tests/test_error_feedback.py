@@ -129,25 +129,6 @@ def test_nodes_of_one_machine_with_one_partition_id_keep_residuals_of_their_own(
     assert "partition-0.node-2 is on the same machine as partition-0.node-1;" in warning
 
 
-def test_only_the_first_replacement_of_a_node_takes_over_its_residual(nodes: Nodes) -> None:
-    def change(node: int, round_num: int) -> Model:
-        return update_of({100: 1}.get(node, node), round_num)
-
-    for node in (1, 2):
-        nodes.add(node, client_app(change), **{"partition-id": 0})
-    strategy, model = Compressed(FedAvg(), ENCODER), new_model()
-    first, second = Expected(1), Expected(3)
-    model, _ = nodes.run_rounds(strategy, (1,), model)
-    first.payloads(new_model(), 1)
-    nodes.remove(1)
-    nodes.add(100, client_app(change), **{"partition-id": 0})
-    nodes.add(3, client_app(change), **{"partition-id": 1})
-    before = model
-    nodes.run_rounds(strategy, (2,), model)
-    assert sent(nodes, 100) == first.payloads(before, 2)
-    assert sent(nodes, 3) == second.payloads(before, 2)
-
-
 def test_another_training_begins_without_a_residual_even_in_the_same_run(nodes: Nodes) -> None:
     for node in (1, 2):
         nodes.add(node)
@@ -235,28 +216,6 @@ def test_a_strategy_that_changes_the_dtype_of_the_model_costs_neither_residuals_
     assert model["dense/kernel"].dtype == np.float64
     assert max(uplink) < 1.02 * min(uplink)
     assert not [entry for entry in caplog.records if "dropped" in entry.getMessage()]
-
-
-def test_an_update_that_is_not_finite_is_an_error_of_its_node_and_leaves_the_residual(nodes: Nodes) -> None:
-    def change(node: int, round_num: int) -> Model:
-        update = update_of(node, round_num)
-        if (node, round_num) == (1, 2):
-            update["out/kernel"][3, 4] = np.nan
-        return update
-
-    for node in (1, 2, 3):
-        nodes.add(node, client_app(change))
-    strategy, model = Compressed(FedAvg(), ENCODER), new_model()
-    expected = Expected(1)
-    for round_num in (1, 2, 3):
-        before = model
-        model, metrics = nodes.run_rounds(strategy, (round_num,), model)
-        if round_num == 2:
-            assert "out/kernel" in nodes.replies[1].error.reason
-            assert metrics["fedplug-compressed"] == 2
-        else:
-            assert sent(nodes, 1) == expected.payloads(before, round_num)
-    assert all(np.isfinite(array).all() for array in model.values())
 
 
 def test_states_lie_where_the_node_says_in_a_folder_of_the_run(nodes: Nodes, tmp_path: Path) -> None:

@@ -243,33 +243,6 @@ def test_a_strategy_that_sends_nodes_models_of_their_own_gets_them_back_uncompre
     assert (metrics["fedplug-compressed"], metrics["fedplug-dense"]) == (1, 1)
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_models_of_any_float_with_counters_and_scalars(dtype: Any, nodes: Nodes) -> None:
-    start = {
-        "weights": np.linspace(-1, 1, 200).astype(dtype),
-        "scale": np.asarray(2.0, dtype),
-        "batches": np.asarray(41, np.int64),
-        "mask": np.zeros(3, np.uint8),
-    }
-    change = {
-        "weights": np.full(200, 0.25, dtype),
-        "scale": np.asarray(-1.0, dtype),
-        "batches": np.asarray(1, np.int64),
-        "mask": np.ones(3, np.uint8),
-    }
-    for node in (1, 2):
-        nodes.add(node, client_app(lambda node, round_num: change))
-    model, metrics = nodes.run_rounds(Compressed(FedAvg(), "topk(0.5)"), (1, 2), start)
-    assert metrics["fedplug-compressed"] == 2
-    assert model["batches"] == 43
-    assert model["scale"] == 0
-    np.testing.assert_array_equal(model["mask"], [2, 2, 2])
-    assert model["weights"].dtype == dtype
-    # In two rounds, each half of the weights was sent once, together with its residual.
-    moved = model["weights"].astype(float) - start["weights"]
-    np.testing.assert_allclose(np.sort(moved), [0.25] * 100 + [0.5] * 100, atol=2e-3)
-
-
 def test_the_memory_of_an_average_does_not_grow_with_the_clients(tmp_path: Any) -> None:
     def peak(clients: int) -> int:
         nodes = Nodes(tmp_path / str(clients))

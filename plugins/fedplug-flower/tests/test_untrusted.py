@@ -30,7 +30,6 @@ from hypothesis import strategies as st
 from local_flower import Nodes, arrays, client_app, new_model, record
 
 from fedplug import wire
-from fedplug.wire.message import MessageReader
 
 ENCODER = "topk(0.1) | qsgd(8)"
 
@@ -43,16 +42,6 @@ def flip(content: RecordDict) -> None:
 
 def cut(content: RecordDict) -> None:
     content["arrays"][KEY].data = content["arrays"][KEY].data[:-1]
-
-
-def swap(content: RecordDict) -> None:
-    first, *others = MessageReader(content["arrays"][KEY].data).payloads("abc").values()
-    content["arrays"][KEY].data = b"".join([*others, first])
-
-
-def leave_out(content: RecordDict) -> None:
-    first, *_ = MessageReader(content["arrays"][KEY].data).payloads("abc").values()
-    content["arrays"][KEY].data = bytes(first)
 
 
 def of_an_array(content: RecordDict) -> None:
@@ -93,8 +82,6 @@ def no_weight(content: RecordDict) -> None:
 BROKEN = {
     "a flipped bit": (flip, "array 'out/kernel': no container"),
     "a missing byte": (cut, "1 bytes are missing"),
-    "missing payloads": (leave_out, "truncated after 1 payloads"),
-    "payloads of other arrays": (swap, "tensor 'dense/kernel'"),
     "an array in Flower's form": (of_an_array, "one array of payloads"),
     "two arrays of payloads": (of_two, "its records are 'arrays', 'more'"),
     "no arrays": (no_arrays, "its records are 'metrics'"),
@@ -229,6 +216,18 @@ UNCOMPRESSED = {
     "a NaN loss": in_the_metrics(train_loss=float("nan")),
     "a list as loss": in_the_metrics(train_loss=[1.0]),
 }
+WORDS = {
+    "a missing array": "'dense/bias' of the model is missing",
+    "an unknown array": "'extra' is not in the model",
+    "another shape": "'dense/bias' has shape (31,)",
+    "text": "'dense/bias' is of <U4",
+    "NaN": "'dense/bias': it holds a NaN",
+    "too large": "'dense/bias': the sum would be infinite in float32",
+    "a header of 149 GiB": "'dense/bias' cannot be read",
+    "a pickle": "'dense/bias' cannot be read: it is serialized as 'pickle'",
+    "more bytes than elements": "'dense/bias' cannot be read: its 124 bytes are not float32[30]",
+    "another name for the record": "its records are 'others'",
+}
 STRATEGIES = [
     lambda: FedAvg(),
     lambda: FedMedian(),
@@ -266,38 +265,12 @@ def test_clients_that_send_something_else_change_nothing(
     model, found = nodes.run_rounds(Compressed(make(), "identity"), (1,), new_model())
     expected, _ = honest.run_rounds(Compressed(make(), "identity"), (1,), new_model())
     for node, name in enumerate(attacks, 1):
-        assert any(f"the update of node {node} is refused" in line for line in log), name
+        (line,) = [line for line in log if f"the update of node {node} is refused" in line]
+        assert WORDS.get(name, "") in line
     assert found["fedplug-refused"] == len(attacks)
     for key, array in expected.items():
         np.testing.assert_array_equal(model[key], array)
         assert model[key].dtype == array.dtype
-
-
-WORDS = {
-    "a missing array": "'dense/bias' of the model is missing",
-    "an unknown array": "'extra' is not in the model",
-    "another shape": "'dense/bias' has shape (31,)",
-    "text": "'dense/bias' is of <U4",
-    "NaN": "'dense/bias': it holds a NaN",
-    "too large": "'dense/bias': the sum would be infinite in float32",
-    "a header of 149 GiB": "'dense/bias' cannot be read",
-    "a pickle": "'dense/bias' cannot be read: it is serialized as 'pickle'",
-    "more bytes than elements": "'dense/bias' cannot be read: its 124 bytes are not float32[30]",
-    "another name for the record": "its records are 'others'",
-}
-
-
-@pytest.mark.parametrize("case", WORDS)
-def test_a_model_that_is_not_the_servers_is_refused_beside_compressed_updates(
-    case: str, nodes: Nodes, log: list[str]
-) -> None:
-    for node in (1, 2, 3):
-        nodes.add(node, client_app(mods=[] if node == 1 else None))
-    nodes.on_the_way = broken_by(UNCOMPRESSED[case], 1)
-    model, metrics = nodes.run_rounds(Compressed(FedAvg(), ENCODER), (1,), new_model())
-    assert (metrics["fedplug-compressed"], metrics["fedplug-refused"]) == (2, 1)
-    assert all(np.isfinite(array).all() for array in model.values())
-    assert ["node 1" in line and WORDS[case] in line for line in log if "refused" in line] == [True]
 
 
 def test_arrays_in_another_order_or_a_wider_dtype_are_those_of_the_model(

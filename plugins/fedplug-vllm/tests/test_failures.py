@@ -140,18 +140,6 @@ def test_the_thread_tries_again_until_a_torn_file_is_whole(
     staging.close()
 
 
-def test_two_servers_of_one_folder_do_not_disturb_each_other(tmp_path: Path) -> None:
-    publisher, model = Publisher(str(tmp_path), snapshot_every=4), weights()
-    fast, slow = (Staging(str(tmp_path), poll_seconds=NEVER) for _ in range(2))
-    for step in range(1, 10):
-        publisher.publish((model := trained(model, step)).items())
-        assert_has(update := fast.take(step), model)
-        fast.applied(update)
-        if step % 4 == 1:
-            assert_has(update := slow.take(step), model)
-            slow.applied(update)
-
-
 class Unreliable(http.server.SimpleHTTPRequestHandler):
     """Serves a folder, and fails in one way after another before each file."""
 
