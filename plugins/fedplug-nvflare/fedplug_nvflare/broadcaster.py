@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 from nvflare.apis.dxo import DXO, DataKind, MetaKey
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_context import FLContext
@@ -14,7 +16,6 @@ import fedplug
 from fedplug.errors import FedplugError
 from fedplug.versions import LOSSLESS
 from fedplug_nvflare.global_model import is_torch
-from fedplug_nvflare.receipts import Lock
 from fedplug_nvflare.update import SEND_DIFFERENCES, VERSION, compressed_model
 from fedplug_nvflare.weight_filter import WeightFilter
 
@@ -36,6 +37,8 @@ class FedplugBroadcaster(WeightFilter):
     full weights would contain the error of the broadcast, and ends the job.
     """
 
+    _lock = threading.Lock()  # of the class, because NVFlare copies components
+
     def __init__(self, encoder: str | dict[str, object] = "auto") -> None:
         """Initializes the filter, and checks the encoder.
 
@@ -50,7 +53,6 @@ class FedplugBroadcaster(WeightFilter):
         super().__init__(DataKind.WEIGHTS)
         self.encoder = encoder  # NVFlare reads a component's arguments from its attributes
         self._broadcaster = fedplug.Broadcaster(encoder)
-        self._lock = Lock()
         self._models = self._sent = self._dense = 0
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:

@@ -43,6 +43,7 @@ class GlobalModel:
 
     Attributes:
         total: The sum of the round's updates. It checks updates, also without adding them.
+        dense_bytes: Size of one uncompressed update in bytes.
     """
 
     def __init__(self, weights: Mapping[str, object], wire_ids: Sequence[str] | None) -> None:
@@ -52,15 +53,18 @@ class GlobalModel:
             weights: NumPy arrays, torch tensors, or numbers, by name.
             wire_ids: Wire ids to accept besides uncompressed payloads. None for fedplug's own encoders.
         """
-        self._tensors = {name: _tensor(value) for name, value in weights.items()}
+        arrays: dict[str, Any] = {
+            name: x.detach() if is_torch(x) else np.asarray(x) for name, x in weights.items()
+        }
+        self._tensors = {
+            name: _Tensor(tuple(x.shape), str(x.dtype).removeprefix("torch."), is_torch(x))
+            for name, x in arrays.items()
+        }
+        self.dense_bytes = sum(x.nbytes for x in arrays.values())
         self._constants = Constants(weights)
         self._dense = fedplug.codec("identity")
         self.total: fedplug.ModelSum = fedplug.ModelSum.like(
-            {
-                name: value.detach() if is_torch(value) else np.asarray(value)
-                for name, value in weights.items()
-            },
-            wire_ids=BUILT_IN if wire_ids is None else {*wire_ids, Identity.wire_id},
+            arrays, wire_ids=BUILT_IN if wire_ids is None else {*wire_ids, Identity.wire_id}
         )
 
     @classmethod
@@ -80,14 +84,6 @@ class GlobalModel:
         if len(found) != 1 or found[0].data_kind != DataKind.WEIGHTS:
             return None
         return cls(found[0].data, wire_ids)
-
-    @property
-    def dense_bytes(self) -> int:
-        """Size of one uncompressed update in bytes."""
-        return sum(
-            int(np.prod(tensor.shape, dtype=np.int64)) * np.dtype(tensor.dtype).itemsize
-            for tensor in self._tensors.values()
-        )
 
     def payloads(
         self, data: object, meta: Mapping[str, object] | None, is_difference: bool
@@ -127,11 +123,6 @@ class GlobalModel:
             name: native(_narrowed(name, arrays[name], tensor), tensor.is_torch)
             for name, tensor in self._tensors.items()
         }
-
-
-def _tensor(value: Any) -> _Tensor:
-    array = value if is_torch(value) else np.asarray(value)
-    return _Tensor(tuple(array.shape), str(array.dtype).removeprefix("torch."), is_torch(value))
 
 
 def is_torch(value: object) -> bool:

@@ -11,7 +11,6 @@ import secrets
 import threading
 import zlib
 from pathlib import Path
-from types import TracebackType
 
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_component import FLComponent
@@ -24,7 +23,7 @@ from nvflare.app_common.app_event_type import AppEventType
 from fedplug.stores.files import whole_file
 from fedplug_nvflare.update import ACCEPTED, RECEIPT, REFUSED, SERVED, mean_of
 
-__all__ = ["Lock", "Receipts"]
+__all__ = ["Receipts"]
 
 _FILE = "fedplug_receipts.json"
 _LONGEST = 200
@@ -45,6 +44,8 @@ _NO_EVENTS = (
 class Receipts:
     """Records, reports and stores the receipts; a component of the server's app forwards every event."""
 
+    _lock = threading.Lock()  # of the class, because NVFlare copies components
+
     def __init__(self, path: str | None, owner: FLComponent) -> None:
         """Starts without accepted receipts.
 
@@ -60,7 +61,6 @@ class Receipts:
         self._accepted: dict[str, str] = {}
         self._written: dict[str, str] = {}
         self._is_training = False
-        self._lock = Lock()
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Handles an event of NVFlare's server.
@@ -144,21 +144,3 @@ def _checked(receipts: dict[str, str]) -> dict[str, object]:
 def _client(fl_ctx: FLContext) -> str:
     peer = fl_ctx.get_peer_context()
     return str(peer.get_identity_name()) if peer else ""
-
-
-class Lock:
-    """A lock for a ``with`` block; a copy of its owner has a new one."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._lock.release()
-
-    def __reduce__(self) -> tuple[type[Lock], tuple[()]]:
-        return Lock, ()

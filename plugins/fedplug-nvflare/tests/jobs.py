@@ -84,13 +84,6 @@ def _plain(workspace: Path) -> Finished:
     return run(recipe("plain", 2, 3), workspace, 2)
 
 
-def _identity_summed(workspace: Path) -> Finished:
-    """Sums lossless payloads."""
-    job = recipe("identity-summed", 2, 3, aggregator=FedplugAggregator())
-    job.add_client_output_filter(FedplugEncoder("identity"), tasks=["train"])
-    return run(job, workspace, 2)
-
-
 def _identity_decoded(workspace: Path) -> Finished:
     """Decodes lossless payloads before NVFlare's own aggregation."""
     job = recipe("identity-decoded", 2, 3)
@@ -99,9 +92,10 @@ def _identity_decoded(workspace: Path) -> Finished:
     return run(job, workspace, 2)
 
 
-def _lossless_broadcast(workspace: Path) -> Finished:
-    """Sends exact models to clients whose processes end after each round."""
-    job = recipe("lossless-broadcast", 2, 3)
+def _lossless_both_ways(workspace: Path) -> Finished:
+    """Sends exact models and updates; clients' processes end after each round."""
+    job = recipe("lossless-both-ways", 2, 3, aggregator=FedplugAggregator())
+    job.add_client_output_filter(FedplugEncoder("identity"), tasks=["train"])
     job.add_server_output_filter(FedplugBroadcaster("lossless"), tasks=["train"])
     job.add_client_input_filter(FedplugReceiver(), tasks=["train"])
     return run(job, workspace, 2, processes=1)
@@ -205,10 +199,9 @@ JOBS: dict[str, Callable[[Path], Finished]] = {
     "all_broken": _all_broken,
     "alone": _alone,
     "example": partial(_example, "digits"),
-    "lossless_broadcast": _lossless_broadcast,
+    "lossless_both_ways": _lossless_both_ways,
     "both_ways": _both_ways,
     "plain": _plain,
-    "identity_summed": _identity_summed,
     "identity_decoded": _identity_decoded,
     **({"encrypted": _encrypted} if HAS_TENSEAL else {}),
 }

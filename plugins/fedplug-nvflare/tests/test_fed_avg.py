@@ -12,15 +12,14 @@ import reference
 from conftest import Jobs
 
 
-def test_identity_is_plain_fed_avg_bit_for_bit(finished: Jobs) -> None:
+def test_decoded_updates_of_identity_are_plain_fed_avg_bit_for_bit(finished: Jobs) -> None:
+    decoded, plain = (finished[name].result().model for name in ("identity_decoded", "plain"))
+    np.testing.assert_array_equal(decoded, plain)
+
+
+def test_lossless_both_ways_is_plain_fed_avg_bit_for_bit(finished: Jobs) -> None:
     # Two clients, because the order of arrival affects the rounding of three updates.
-    plain = finished["plain"].result().model
-    np.testing.assert_array_equal(finished["identity_summed"].result().model, plain)
-    np.testing.assert_array_equal(finished["identity_decoded"].result().model, plain)
-
-
-def test_a_lossless_broadcast_is_plain_fed_avg_bit_for_bit(finished: Jobs) -> None:
-    job = finished["lossless_broadcast"].result()
+    job = finished["lossless_both_ways"].result()
     np.testing.assert_array_equal(job.model, finished["plain"].result().model)
     for site in ("site-1", "site-2"):  # a process has only the store of the one before
         assert re.findall(r"model \w+ \((\w+)\): \d+ bytes", job.log(site)) == [
