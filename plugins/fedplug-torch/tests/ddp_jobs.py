@@ -10,7 +10,7 @@ import fedplug_torch
 import numpy as np
 import torch
 import torch.distributed as dist
-from digits import SMALL_BUCKETS, gradients, loss_of, network, parameters
+from digits import SMALL_BUCKETS, error_of, gradients, loss_of, network, parameters
 from fedplug_torch import reduction
 from fedplug_torch.exchange import Exchange
 from fedplug_torch.process_group import OwnGroup
@@ -267,23 +267,14 @@ def use_the_copy_of_another_rank():
     model, state = sent[0]
     ddp = DistributedDataParallel(model)
     ddp.register_comm_hook(state, fedplug_torch.fedplug_hook)
-    try:
-        loss_of(ddp, 0, dist.get_rank()).backward()
-    except fedplug_torch.RankError as error:
-        return str(error)
-    return ""
+    return error_of(loss_of(ddp, 0, dist.get_rank()).backward)
 
 
 def copy_with_a_group_of_its_own():
     group = dist.new_group()
     outer = fedplug_torch.OuterStep(network(), "identity", inner_steps=1, process_group=group)
-    errors = []
-    for kept in (fedplug_torch.FedplugState("topk(0.1)", network(), process_group=group), outer):
-        try:
-            copy.deepcopy(kept)
-        except fedplug.errors.ArgumentError as error:
-            errors.append(str(error))
-    return errors
+    state = fedplug_torch.FedplugState("topk(0.1)", network(), process_group=group)
+    return [error_of(copy.deepcopy, kept) for kept in (state, outer)]
 
 
 def unfreeze_a_layer():
@@ -316,34 +307,21 @@ def make_a_layer_late():
 def sparse_gradients():
     embedding = torch.nn.Embedding(100, 8, sparse=True)
     ddp, _ = hooked("topk(0.1)", embedding)
-    try:
-        ddp(torch.arange(10)).sum().backward()
-    except fedplug.errors.ArgumentError as error:
-        return str(error)
-    return ""
+    return error_of(ddp(torch.arange(10)).sum().backward)
 
 
 def announce(first, size):
     """Rank 1 announces an error of a length or a payload of a size. Returns the error of each rank."""
     exchange = Exchange(OwnGroup())
-    try:
-        if dist.get_rank() == 1:
-            message = np.array([first, size]).view(np.uint8), np.frombuffer(b"text", np.uint8)
-            exchange._exchange([message] * 2, [{"w": 100}] * 2)
-        else:
-            exchange.all_gather({"w": b"text"}, {"w": 100})
-    except fedplug.errors.FedplugError as error:
-        return str(error)
-    return ""
+    if dist.get_rank() == 0:
+        return error_of(exchange.all_gather, {"w": b"text"}, {"w": 100})
+    message = np.array([first, size]).view(np.uint8), np.frombuffer(b"text", np.uint8)
+    return error_of(exchange._exchange, [message] * 2, [{"w": 100}] * 2)
 
 
 def load_the_state(of_ranks, exchange):
     state = fedplug_torch.FedplugState("topk(0.05)", network(), exchange=exchange)
-    try:
-        state.load_state_dict(of_ranks[dist.get_rank()])
-    except fedplug.errors.StateError as error:
-        return str(error)
-    return ""
+    return error_of(state.load_state_dict, of_ranks[dist.get_rank()])
 
 
 def error_of_other_arguments(name, values):
@@ -351,11 +329,7 @@ def error_of_other_arguments(name, values):
     ddp = DistributedDataParallel(model)
     state = fedplug_torch.FedplugState(module=model, **arguments)
     ddp.register_comm_hook(state, fedplug_torch.fedplug_hook)
-    try:
-        loss_of(ddp, 0, dist.get_rank()).backward()
-    except fedplug.errors.FedplugError as error:
-        return f"{type(error).__name__}: {error}"
-    return ""
+    return error_of(loss_of(ddp, 0, dist.get_rank()).backward)
 
 
 def count_bytes(exchange, steps):
@@ -417,8 +391,4 @@ def die_in_the_second_step():
 def hook_of_another_module():
     ddp = DistributedDataParallel(network())
     ddp.register_comm_hook(fedplug_torch.FedplugState("topk(0.1)", network()), fedplug_torch.fedplug_hook)
-    try:
-        loss_of(ddp, 0, dist.get_rank()).backward()
-    except fedplug.errors.ArgumentError as error:
-        return str(error)
-    return ""
+    return error_of(loss_of(ddp, 0, dist.get_rank()).backward)

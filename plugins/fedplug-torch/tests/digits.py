@@ -11,6 +11,8 @@ import torch.distributed as dist
 from sklearn.datasets import load_digits
 from torch.nn.parallel import DistributedDataParallel
 
+from fedplug.errors import FedplugError
+
 BATCH = 16
 SMALL_BUCKETS = 0.005
 """Bucket size in MiB at which each bucket holds one or few parameters."""
@@ -98,3 +100,12 @@ def assert_same(left, right):
     assert left.keys() == right.keys()
     for name in left:
         np.testing.assert_array_equal(left[name], right[name], err_msg=name)
+
+
+def error_of(function, *args, **kwargs):
+    """Returns the class and the message of the error that a call raises, or None."""
+    try:
+        function(*args, **kwargs)
+    except FedplugError as error:
+        return f"{type(error).__name__}: {error}"
+    return None

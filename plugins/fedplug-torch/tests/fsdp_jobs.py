@@ -13,7 +13,6 @@ from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolic
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
 import fedplug
-from fedplug.errors import FedplugError
 
 
 def replica(replicas=2):
@@ -123,11 +122,7 @@ def send_damaged_payloads(bad_rank):
     if dist.get_rank() == bad_rank:
         for unit in hook._units:
             unit.feedback.codec.__class__ = Damaging
-    try:
-        digits.loss_of(model, 0, dist.get_rank()).backward()
-    except fedplug_torch.RankError as error:
-        return str(error), hook.step
-    return "", hook.step
+    return digits.error_of(digits.loss_of(model, 0, dist.get_rank()).backward), hook.step
 
 
 def accumulate():
@@ -153,11 +148,9 @@ def unused_parameters(allowed):
     fully_shard(model, mesh=mesh()["shard"])
     fedplug_torch.ReplicaHook("topk(0.1)", model, process_group=mesh().get_group("replicate"))
     model.set_reduce_scatter_unused_params(allowed)
-    try:
-        model(torch.ones(3, 20), "left").backward()
-    except fedplug_torch.RankError as error:
-        return str(error)
-    return {name: p.grad.full_tensor().count_nonzero().item() for name, p in model.named_parameters()}
+    return digits.error_of(model(torch.ones(3, 20), "left").backward) or {
+        name: p.grad.full_tensor().count_nonzero().item() for name, p in model.named_parameters()
+    }
 
 
 def frozen_layers():
@@ -182,12 +175,8 @@ def unequal_starts():
 
 def refused(make, encoder="topk(0.1)"):
     """Returns the error of a hook for a model or an encoder that cannot have one."""
-    model = make()
-    try:
-        fedplug_torch.ReplicaHook(encoder, model, process_group=mesh().get_group("replicate"))
-    except FedplugError as error:
-        return f"{type(error).__name__}: {error}"
-    return None
+    group = mesh().get_group("replicate")
+    return digits.error_of(fedplug_torch.ReplicaHook, encoder, make(), process_group=group)
 
 
 def by_native_hsdp():
@@ -246,11 +235,7 @@ def load_another_state(other):
     model, hook = hooked("topk(0.2)")
     digits.loss_of(model, 0, dist.get_rank()).backward()
     before, state = (residuals(hook), hook.step), other(hook.state_dict())
-    try:
-        hook.load_state_dict(state)
-    except FedplugError as error:
-        return f"{type(error).__name__}: {error}", before, (residuals(hook), hook.step)
-    return None
+    return digits.error_of(hook.load_state_dict, state), before, (residuals(hook), hook.step)
 
 
 def load_with_another_number_of_replicas(encoder, folder):

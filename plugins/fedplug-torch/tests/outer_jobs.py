@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 
-from fedplug.errors import ArgumentError, FedplugError
+from fedplug.errors import FedplugError
 
 INNER_STEPS = 4
 
@@ -83,12 +83,8 @@ def different_parameters(change):
     if dist.get_rank() == 1:
         model = change(model)
     before = copy.deepcopy(model.state_dict())
-    try:
-        fedplug_torch.OuterStep(model, "identity", inner_steps=1)
-    except FedplugError as error:
-        unchanged = all(torch.equal(before[name], value) for name, value in model.state_dict().items())
-        return type(error).__name__, str(error), unchanged
-    return None
+    error = digits.error_of(fedplug_torch.OuterStep, model, "identity", inner_steps=1)
+    return error, all(torch.equal(before[name], value) for name, value in model.state_dict().items())
 
 
 def wider(model):
@@ -126,17 +122,11 @@ def sharded_by_fully_shard():
 
 
 def _refused(model):
-    errors = []
-    for make in (
-        lambda: fedplug_torch.OuterStep(model, "identity", inner_steps=1),
-        lambda: fedplug_torch.OuterStep(model.named_parameters(), "identity", inner_steps=1),
-        lambda: fedplug_torch.FedplugState("identity", model),
-    ):
-        try:
-            make()
-        except ArgumentError as error:
-            errors.append(str(error))
-    return errors
+    of_outer_steps = [
+        digits.error_of(fedplug_torch.OuterStep, parameters, "identity", inner_steps=1)
+        for parameters in (model, model.named_parameters())
+    ]
+    return [*of_outer_steps, digits.error_of(fedplug_torch.FedplugState, "identity", model)]
 
 
 class FailingOnce(torch.optim.SGD):

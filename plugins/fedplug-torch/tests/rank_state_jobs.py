@@ -5,9 +5,9 @@ from __future__ import annotations
 import digits
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+from digits import error_of
 from fedplug_torch import FedplugState, GatheredState, fedplug_hook
 from outer_jobs import Worker
-from streaming_jobs import error_of
 from torch.nn.parallel import DistributedDataParallel
 
 

@@ -14,8 +14,6 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Partial, Shard, distribute_tensor
 
-from fedplug.errors import FedplugError
-
 
 @functools.cache
 def mesh(replicas=2):
@@ -66,20 +64,12 @@ def encode_with_the_state_of(placement, other):
     codec = fedplug_torch.Codec("topk(0.1)")
     x, y = numbers(placement), numbers(placement).full_tensor() if other is None else numbers(other)
     _, state = codec.encode_model({"x": y})
-    try:
-        codec.encode_model({"x": x}, state)
-    except FedplugError as error:
-        return f"{type(error).__name__}: {error}"
-    return None
+    return digits.error_of(codec.encode_model, {"x": x}, state)
 
 
 def encode_a_partial_sum():
     x = DTensor.from_local(torch.ones(30), init_device_mesh("cpu", (dist.get_world_size(),)), [Partial()])
-    try:
-        fedplug_torch.Codec("topk(0.1)").encode_model({"x": x})
-    except FedplugError as error:
-        return str(error)
-    return None
+    return digits.error_of(fedplug_torch.Codec("topk(0.1)").encode_model, {"x": x})
 
 
 def encode_after_a_forward_pass():
@@ -129,23 +119,15 @@ def load_the_state_of_another_shard():
     states = [None] * dist.get_world_size()
     dist.all_gather_object(states, mine.state_dict())
     before = mine.state_dict()
-    try:
-        mine.join(states[dist.get_rank() ^ 1])
-    except FedplugError as error:
-        after = mine.state_dict()
-        return f"{type(error).__name__}: {error}", all(torch.equal(before[key], after[key]) for key in before)
-    return None
+    error, after = digits.error_of(mine.join, states[dist.get_rank() ^ 1]), mine.state_dict()
+    return error, all(torch.equal(before[key], after[key]) for key in before)
 
 
 def refused_groups():
     """Returns the errors without a group, and with groups of ranks that have other shards."""
-    errors = []
-    for group in (None, dist.group.WORLD, mesh().get_group("shard")):
-        try:
-            fedplug_torch.OuterStep(sharded(), "identity", inner_steps=1, process_group=group)
-        except FedplugError as error:
-            errors.append(str(error))
-    return errors
+    groups = None, dist.group.WORLD, mesh().get_group("shard")
+    make = functools.partial(fedplug_torch.OuterStep, encoder="identity", inner_steps=1)
+    return [digits.error_of(make, sharded(), process_group=group) for group in groups]
 
 
 def two_parallelisms():

@@ -8,6 +8,7 @@ from pathlib import Path
 import digits
 import torch
 import torch.distributed as dist
+from digits import error_of
 from outer_jobs import Worker
 from safetensors.torch import load, save
 
@@ -88,14 +89,6 @@ def train_through_a_bad_parameter():
         if worker.number == 1 and step == 0:
             weight.data.copy_(good)
     return errors, digits.parameters(worker.model)
-
-
-def error_of(function, *args, **kwargs):
-    try:
-        function(*args, **kwargs)
-    except FedplugError as error:
-        return f"{type(error).__name__}: {error}"
-    return None
 
 
 def with_an_argument_by_rank(name, *values, **others):
