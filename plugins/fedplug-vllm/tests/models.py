@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import ml_dtypes  # noqa: F401  # registers bfloat16 with NumPy
 import numpy as np
 import torch
+from fedplug_vllm.staging import Staging, Update, as_tensor
 
 
 def weights(dtype: torch.dtype = torch.bfloat16) -> dict[str, torch.Tensor]:
@@ -27,3 +30,18 @@ def bits(array: np.ndarray | torch.Tensor) -> bytes:
     if isinstance(array, torch.Tensor):
         array = array.contiguous().reshape(-1).view(torch.uint8).numpy()
     return array.tobytes()
+
+
+def assert_has(update: Update, model: dict[str, torch.Tensor]) -> None:
+    """Compares the arrays of a version with tensors, bit for bit."""
+    assert update.arrays is not None
+    found = {name: bits(as_tensor(array)) for name, array in update.arrays.items()}
+    assert found == {name: bits(tensor) for name, tensor in model.items()}
+
+
+def wait_for(staging: Staging, step: int) -> Update:
+    for _ in range(6000):
+        if staging.staged is not None and staging.staged.number == step:
+            return staging.staged
+        time.sleep(0.01)
+    raise AssertionError(f"step {step} was not staged")

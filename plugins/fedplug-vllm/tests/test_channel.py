@@ -12,17 +12,12 @@ from pathlib import Path
 import pytest
 import torch
 from fedplug_vllm.publisher import Publisher, shards
-from fedplug_vllm.staging import Staging, Update, as_tensor
-from models import bits, trained, weights
+from fedplug_vllm.staging import Staging
+from models import assert_has, bits, trained, weights
 
 from fedplug.errors import ArgumentError, PayloadError
 
 NEVER = 3600.0
-
-
-def arrays(update: Update) -> dict[str, bytes]:
-    assert update.arrays is not None
-    return {name: bits(as_tensor(array)) for name, array in update.arrays.items()}
 
 
 def assert_follows(writer_url: str, reader_url: str) -> None:
@@ -32,7 +27,7 @@ def assert_follows(writer_url: str, reader_url: str) -> None:
         publisher.publish((model := trained(model, step)).items())
         update = staging.take(step)
         staging.applied(update)
-        assert arrays(update) == {name: bits(tensor) for name, tensor in model.items()}
+        assert_has(update, model)
 
 
 def test_an_object_store() -> None:
@@ -83,7 +78,7 @@ def test_each_rank_sends_its_rows_and_nobody_gathers(tmp_path: Path, ranks: int)
                 for name, tensor in model.items()
             }
             publisher.publish(*_items(shards(named.items())))  # type: ignore[arg-type]
-        assert arrays(whole.take(step)) == {name: bits(tensor) for name, tensor in model.items()}
+        assert_has(whole.take(step), model)
         update = changed.take(step)
         assert (update.changes is None) == (step == 1)
         for change in update.changes or ():

@@ -16,7 +16,7 @@ from fedplug_vllm.channel import ChannelReader
 from fedplug_vllm.checkpoint import save
 from fedplug_vllm.publisher import Publisher
 from fedplug_vllm.staging import Staging, Update, as_tensor
-from models import bits, trained, weights
+from models import assert_has, bits, trained, wait_for, weights
 from safetensors.torch import load_file
 
 from fedplug.errors import PayloadError
@@ -41,19 +41,6 @@ def patched(model: dict[str, torch.Tensor], update: Update) -> dict[str, torch.T
     for change in update.changes:
         after[change.name].view(-1)[torch.from_numpy(change.indices)] = as_tensor(change.values)
     return after
-
-
-def whole(update: Update) -> dict[str, torch.Tensor]:
-    assert update.arrays is not None
-    return {name: as_tensor(array) for name, array in update.arrays.items()}
-
-
-def wait_for(staging: Staging, step: int) -> None:
-    for _ in range(6000):
-        if staging.staged is not None and staging.staged.number == step:
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"step {step} was not staged")
 
 
 def assert_same(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
@@ -202,7 +189,7 @@ class TestA5UnsafeUpdatesAreRefusedAndNameTheReason:
         as_loaded = staging_at(
             url, expected=forms | {"embed": ("float32", (50, 16)), "buffer": ("int64", ())}
         )
-        assert_same(whole(as_loaded.take(2)), trained(model, 1))
+        assert_has(as_loaded.take(2), trained(model, 1))
 
     def test_a_model_that_is_too_large(self, url: str, model: dict[str, torch.Tensor]) -> None:
         self.published(url, model)
@@ -269,7 +256,7 @@ class TestA6AStaleServerRecovers:
             publisher.publish((model := trained(model, step)).items())
         update = staging_at(url).take(11)
         assert update.changes is None
-        assert_same(whole(update), model)
+        assert_has(update, model)
 
     def test_when_the_trainer_restarts(self, url: str) -> None:
         model = weights()
@@ -280,7 +267,7 @@ class TestA6AStaleServerRecovers:
         again.publish(model.items())
         assert staging.take(2).fetched_bytes == 0
         again.publish((model := trained(model, 3)).items())
-        assert_same(whole(staging.take(3)), model)
+        assert_has(staging.take(3), model)
 
     def test_when_the_trainer_begins_anew_in_an_empty_folder(self, url: str) -> None:
         model = weights()
@@ -291,7 +278,7 @@ class TestA6AStaleServerRecovers:
         shutil.rmtree(url)
         Publisher(url).publish((model := trained(model, 1)).items())
         wait_for(staging, 1)
-        assert_same(whole(staging.take(1)), model)
+        assert_has(staging.take(1), model)
         staging.close()
 
     def test_files_that_no_step_needs_are_removed(self, url: str) -> None:
@@ -328,4 +315,4 @@ def test_a8_a_chain_of_changes_has_the_bits_of_the_trainer(url: str, dtype: torc
         publisher.publish(model.items())
         update = staging.take(step)
         staging.applied(update)
-        assert_same(whole(update), model)
+        assert_has(update, model)

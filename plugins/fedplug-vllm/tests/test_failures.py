@@ -15,27 +15,13 @@ import pytest
 import torch
 from fedplug_vllm.channel import ChannelReader, ChannelWriter
 from fedplug_vllm.publisher import Publisher
-from fedplug_vllm.staging import Staging, Update, as_tensor
+from fedplug_vllm.staging import Staging
 from fsspec.implementations.local import LocalFileSystem
-from models import bits, trained, weights
+from models import assert_has, trained, wait_for, weights
 
 from fedplug.errors import PayloadError
 
 NEVER = 3600.0
-
-
-def assert_has(update: Update, model: dict[str, torch.Tensor]) -> None:
-    assert update.arrays is not None
-    found = {name: bits(as_tensor(array)) for name, array in update.arrays.items()}
-    assert found == {name: bits(tensor) for name, tensor in model.items()}
-
-
-def wait_for(staging: Staging, step: int) -> Update:
-    for _ in range(6000):
-        if staging.staged is not None and staging.staged.number == step:
-            return staging.staged
-        time.sleep(0.01)
-    raise AssertionError(f"step {step} was not staged")
 
 
 @pytest.fixture
