@@ -51,7 +51,7 @@ def main(model_name: str, rounds: int, encoder: str) -> None:
     with tempfile.TemporaryDirectory() as states:
         nodes = Nodes(Path(states))
         for client in range(task.CLIENTS):
-            nodes.add(client + 1, client_app(model_name, bool(encoder)))
+            nodes.add(client + 1, app=client_app(model_name, bool(encoder)))
         model = task.Network(model_name)
         arrays = ArrayRecord(model.state_dict())
         for round_num in range(1, rounds + 1):

@@ -121,7 +121,7 @@ def in_process(run: Run, folder: Path, results: Path) -> None:
     nodes = Nodes(folder)
     nodes.run_config = run.config(results)
     for client in range(20):
-        nodes.add(client + 1, client_app.app, **{"partition-id": client, "num-partitions": 20})
+        nodes.add(client + 1, app=client_app.app, **{"partition-id": client, "num-partitions": 20})
     server_app.main(nodes, Context(RUN, 0, {}, RecordDict(), nodes.run_config))
 
 

@@ -158,7 +158,7 @@ def train(way: str, seed: int, rounds: int) -> list[Line]:
     with tempfile.TemporaryDirectory() as folder:
         nodes = Nodes(Path(folder))
         for client, part in enumerate(parts(seed)):
-            nodes.add(client + 1, client_app(part, seed, compressed))
+            nodes.add(client + 1, app=client_app(part, seed, compressed))
         traffic = counted(nodes)
         first = ArrayRecord(new_model(seed).state_dict())
         strategy.start(grid=nodes, initial_arrays=first, num_rounds=rounds, evaluate_fn=evaluated)

@@ -78,7 +78,7 @@ class Variant:
         mod: Any = secaggplus_mod if encoder is None else CompressedSecAggMod()
         changes = {node: random_model(model, node) for node in range(1, CLIENTS + 1)}
         for node in changes:
-            self.nodes.add(node, client_app(lambda node, _: changes[node], [mod]))
+            self.nodes.add(node, app=client_app(lambda node, _: changes[node], [mod]))
         workflow = (
             SecAggPlusWorkflow(1.0, 0.6) if encoder is None else CompressedSecAggWorkflow(1.0, 0.6, encoder)
         )

@@ -79,9 +79,10 @@ class Nodes(Grid):
         self.on_the_way: Callable[[Message], Message | None] = lambda reply: reply
         """Replaces a reply; None drops it."""
 
-    def add(self, node: int, app: ClientApp | None = None, **node_config: Any) -> None:
-        self.apps[node] = client_app() if app is None else app
-        self.node_configs[node] = {"fedplug-state-dir": str(self.state_dir), **node_config}
+    def add(self, *nodes: int, app: ClientApp | None = None, **node_config: Any) -> None:
+        for node in nodes:
+            self.apps[node] = client_app() if app is None else app
+            self.node_configs[node] = {"fedplug-state-dir": str(self.state_dir), **node_config}
 
     def remove(self, node: int) -> None:
         del self.apps[node]

@@ -53,14 +53,8 @@ def evaluate(nodes: Nodes, strategy: Compressed, round_num: int, model: Model) -
     return metrics
 
 
-def with_nodes(nodes: Nodes, *numbers: int, app: ClientApp | None = None) -> Nodes:
-    for node in numbers:
-        nodes.add(node, app)
-    return nodes
-
-
 def test_a_lossless_broadcast_trains_the_same_model_as_without_it(nodes: Nodes) -> None:
-    with_nodes(nodes, 1, 2, 3)
+    nodes.add(1, 2, 3)
     plain, _ = nodes.run_rounds(FedAvg(), range(1, 5), new_model())
     model, metrics = nodes.run_rounds(
         Compressed(FedAvg(), broadcast_encoder="lossless"), range(1, 5), new_model()
@@ -72,7 +66,7 @@ def test_a_lossless_broadcast_trains_the_same_model_as_without_it(nodes: Nodes) 
 
 def test_the_second_message_with_a_model_is_only_its_version(nodes: Nodes) -> None:
     evaluated: dict[int, list[Model]] = {}
-    with_nodes(nodes, 1, 2, app=watched_app(evaluated, update_of))
+    nodes.add(1, 2, app=watched_app(evaluated, update_of))
     strategy = Compressed(FedAvg(), UP, broadcast_encoder="lossless")
     model, metrics = nodes.run_rounds(strategy, (1,), new_model())
     assert set(kinds(nodes).values()) == {"snapshot"}
@@ -96,7 +90,7 @@ def test_updates_are_added_to_the_exact_model(make: Any, encoder: str | None, no
     def nothing(node: int, round_num: int) -> Model:
         return {name: np.zeros_like(array) for name, array in new_model().items()}
 
-    with_nodes(nodes, 1, 2, 3, app=client_app(nothing))
+    nodes.add(1, 2, 3, app=client_app(nothing))
     strategy = Compressed(make(), encoder, broadcast_encoder=DOWN)
     model, _ = nodes.run_rounds(strategy, range(1, 4), new_model())
     for name, array in new_model().items():
@@ -104,7 +98,7 @@ def test_updates_are_added_to_the_exact_model(make: Any, encoder: str | None, no
 
 
 def test_a_node_whose_reply_is_lost_gets_a_snapshot(nodes: Nodes) -> None:
-    with_nodes(nodes, 1, 2)
+    nodes.add(1, 2)
     strategy, model = Compressed(FedAvg(), UP, broadcast_encoder=DOWN), new_model()
     nodes.on_the_way = lambda reply: None if reply.metadata.src_node_id == 2 else reply
     model, _ = nodes.run_rounds(strategy, (1,), model)
@@ -115,7 +109,7 @@ def test_a_node_whose_reply_is_lost_gets_a_snapshot(nodes: Nodes) -> None:
 
 
 def test_a_node_that_lost_its_store_is_refused_once_and_gets_a_snapshot(nodes: Nodes) -> None:
-    with_nodes(nodes, 1, 2)
+    nodes.add(1, 2)
     strategy, model = Compressed(FedAvg(), UP, broadcast_encoder=DOWN), new_model()
     model, _ = nodes.run_rounds(strategy, (1,), model)
     for store in nodes.state_dir.rglob("node-2"):
@@ -144,7 +138,7 @@ def test_a_restarted_node_with_a_new_id_takes_its_model_over(nodes: Nodes) -> No
 
 def test_a_node_without_the_mod_is_refused_by_its_app(nodes: Nodes) -> None:
     nodes.add(1)
-    nodes.add(2, client_app(mods=[]))
+    nodes.add(2, app=client_app(mods=[]))
     strategy = Compressed(FedAvg(), UP, broadcast_encoder=DOWN)
     _, metrics = nodes.run_rounds(strategy, (1,), new_model())
     assert nodes.replies[2].has_error()
@@ -157,7 +151,7 @@ def test_a_version_that_no_server_sent_gets_a_snapshot(nodes: Nodes, version: An
         reply.content[VERSION_KEY] = ConfigRecord({"version": version})
         return reply
 
-    with_nodes(nodes, 1, 2)
+    nodes.add(1, 2)
     strategy = Compressed(FedAvg(), UP, broadcast_encoder=DOWN)
     nodes.on_the_way = on_the_way
     nodes.run_rounds(strategy, (1, 2), new_model())

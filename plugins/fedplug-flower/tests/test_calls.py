@@ -33,7 +33,6 @@ def test_a_reply_in_a_later_round_takes_few_calls_of_our_functions(tmp_path):
             sys.setprofile(None)
 
     nodes = Nodes(tmp_path)
-    for node in (1, 2):
-        nodes.add(node, client_app(mods=[counted]))
+    nodes.add(1, 2, app=client_app(mods=[counted]))
     nodes.run_rounds(Compressed(FedAvg(), "topk(0.01) | qsgd(8)"), [1, 2, 3], new_model())
     assert 0 < count <= 300

@@ -41,8 +41,7 @@ def sent(nodes: Nodes, node: int) -> dict[str, bytes]:
 
 
 def test_a_lost_update_does_not_change_the_residual(nodes: Nodes) -> None:
-    for node in (1, 2, 3):
-        nodes.add(node)
+    nodes.add(1, 2, 3)
     strategy, model = Compressed(FedAvg(), ENCODER), new_model()
     expected = Expected(1)
     for round_num in range(1, 6):
@@ -64,8 +63,7 @@ def test_a_round_that_the_strategy_could_not_aggregate_leaves_all_residuals_as_t
             aggregated = super().aggregate_train(server_round, replies)
             return (None, None) if server_round == 2 else aggregated
 
-    for node in (1, 2):
-        nodes.add(node)
+    nodes.add(1, 2)
     strategy, model = Compressed(Failing(), ENCODER, decode_each=False), new_model()
     expected = Expected(1)
     for round_num in range(1, 5):
@@ -78,22 +76,21 @@ def test_a_restarted_node_with_a_new_id_continues(nodes: Nodes) -> None:
     def change(node: int, round_num: int) -> Model:
         return update_of({100: 1}.get(node, node), round_num)
 
-    nodes.add(1, client_app(change), **{"partition-id": 0})
-    nodes.add(2, client_app(change), **{"partition-id": 1})
+    nodes.add(1, app=client_app(change), **{"partition-id": 0})
+    nodes.add(2, app=client_app(change), **{"partition-id": 1})
     strategy, model = Compressed(FedAvg(), ENCODER), new_model()
     expected = Expected(1)
     for round_num in range(1, 5):
         if round_num == 3:
             nodes.remove(1)
-            nodes.add(100, client_app(change), **{"partition-id": 0})
+            nodes.add(100, app=client_app(change), **{"partition-id": 0})
         before = model
         model, _ = nodes.run_rounds(strategy, (round_num,), model)
         assert sent(nodes, 1 if round_num < 3 else 100) == expected.payloads(before, round_num)
 
 
 def test_nodes_receive_their_own_receipts_and_new_ones_those_of_lost_nodes(nodes: Nodes) -> None:
-    for node in (1, 2):
-        nodes.add(node)
+    nodes.add(1, 2)
     strategy = Compressed(FedAvg(), ENCODER)
     model, _ = nodes.run_rounds(strategy, (1,), new_model())
     receipts = {node: reply.content["fedplug"]["receipt"] for node, reply in nodes.replies.items()}
@@ -130,8 +127,7 @@ def test_nodes_of_one_machine_with_one_partition_id_keep_residuals_of_their_own(
 
 
 def test_another_training_begins_without_a_residual_even_in_the_same_run(nodes: Nodes) -> None:
-    for node in (1, 2):
-        nodes.add(node)
+    nodes.add(1, 2)
     nodes.run_rounds(Compressed(FedAvg(), ENCODER), (1, 2), new_model())
     nodes.run_rounds(Compressed(FedAvg(), "topk(0.5)"), (1,), new_model())
     nodes.run_rounds(Compressed(FedAvg(), ENCODER), (1,), new_model())
@@ -163,7 +159,7 @@ def test_a_node_that_is_asked_twice_in_a_round_loses_nothing(
             total[name] = total[name] + array
         return update
 
-    nodes.add(1, client_app(lambda node, number: change(node, number) if number < 4 else zeros))
+    nodes.add(1, app=client_app(lambda node, number: change(node, number) if number < 4 else zeros))
     inner = Twice(min_available_nodes=1, min_train_nodes=1)
     strategy = Compressed(inner, "topk(0.3)", broadcast_encoder=broadcast_encoder)
     model = zeros
@@ -181,8 +177,7 @@ def test_a_second_start_with_the_last_model_continues_and_one_with_another_model
     nodes: Nodes,
 ) -> None:
     """`Strategy.start` counts its rounds from 1 each time."""
-    for node in (1, 2):
-        nodes.add(node)
+    nodes.add(1, 2)
     strategy, expected, model = Compressed(FedAvg(), ENCODER), Expected(1), new_model()
     for sent_round, round_num in enumerate((1, 2, 3, 1, 2), 1):
         update = {n: (model[n] + change) - model[n] for n, change in update_of(1, round_num).items()}
@@ -207,8 +202,7 @@ class Changing(FedAvg):
 def test_a_strategy_that_changes_the_dtype_of_the_model_costs_neither_residuals_nor_bytes(
     make: Any, nodes: Nodes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for node in (1, 2):
-        nodes.add(node)
+    nodes.add(1, 2)
     strategy, model, uplink = Compressed(make(), "topk(0.1)"), new_model(), []
     for round_num in (1, 2, 3, 4):
         model, metrics = nodes.run_rounds(strategy, (round_num,), model)

@@ -64,7 +64,7 @@ def test_a_restarted_supernode_continues_with_the_same_bits(two_nodes: Flower, n
     two_nodes.wait((folder / "done").exists)
 
     for client in (0, 1):
-        nodes.add(client + 1, client_app.app, **{"partition-id": client})
+        nodes.add(client + 1, app=client_app.app, **{"partition-id": client})
     expected, _ = nodes.run_rounds(server_app.make_strategy(), (1, 2), arrays(server_app.initial_arrays()))
     with np.load(folder / "arrays.npz") as found:
         for name, array in expected.items():

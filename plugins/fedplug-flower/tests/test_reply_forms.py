@@ -100,9 +100,8 @@ def test_replies_of_other_forms_give_the_model_that_they_give_in_plain_flower(
     make: Any, answer: Answer, nodes: Nodes, tmp_path: Path
 ) -> None:
     alone = Nodes(tmp_path / "alone")
-    for node in (1, 2, 3):
-        nodes.add(node, app_of(answer))
-        alone.add(node, app_of(answer, mods=[]))
+    nodes.add(1, 2, 3, app=app_of(answer))
+    alone.add(1, 2, 3, app=app_of(answer, mods=[]))
     model, metrics = nodes.run_rounds(Compressed(make(), TOPK), (1,), new_model())
     expected, _ = alone.run_rounds(make(), (1,), new_model())
     assert model.keys() == expected.keys()
@@ -112,16 +111,14 @@ def test_replies_of_other_forms_give_the_model_that_they_give_in_plain_flower(
 
 
 def test_a_strategy_of_the_user_needs_no_weights(nodes: Nodes) -> None:
-    for node in (1, 2, 3):
-        nodes.add(node, app_of(without_metrics))
+    nodes.add(1, 2, 3, app=app_of(without_metrics))
     model, metrics = nodes.run_rounds(Compressed(Merging(), "identity"), (1,), new_model())
     np.testing.assert_allclose(model["out/kernel"] - new_model()["out/kernel"], 0.2, rtol=1e-5)
     assert metrics["fedplug-compressed"] == 3
 
 
 def test_a_model_that_has_become_a_part_of_itself_is_compressed_from_then_on(nodes: Nodes) -> None:
-    for node in (1, 2):
-        nodes.add(node, app_of(body))
+    nodes.add(1, 2, app=app_of(body))
     model, metrics = nodes.run_rounds(Compressed(FedAvg(), TOPK), (1, 2), new_model())
     assert list(model) == ["dense/kernel", "dense/bias"]
     assert metrics["fedplug-compressed"] == 2
@@ -130,9 +127,9 @@ def test_a_model_that_has_become_a_part_of_itself_is_compressed_from_then_on(nod
 @pytest.mark.parametrize("make", [FedAvg, Merging])
 def test_what_few_nodes_send_is_refused_as_before(make: Any, nodes: Nodes, log: list[str]) -> None:
     for node, answer in enumerate([body, two_networks, larger], 1):
-        nodes.add(node, app_of(answer))
+        nodes.add(node, app=app_of(answer))
     for node in (4, 5, 6, 7):
-        nodes.add(node, app_of(lambda message, node: usual(trained(message, node))))
+        nodes.add(node, app=app_of(lambda message, node: usual(trained(message, node))))
     model, metrics = nodes.run_rounds(Compressed(make(), "identity"), (1,), new_model())
     assert list(model) == list(new_model())
     np.testing.assert_allclose(model["out/kernel"] - new_model()["out/kernel"], 0.55, rtol=1e-5)
@@ -159,8 +156,7 @@ def failing(message: Message, node: int) -> RecordDict:
 def test_a_round_without_an_accepted_update_logs_an_error_that_says_why(
     make: Any, answer: Answer, words: list[str], nodes: Nodes, log: list[str]
 ) -> None:
-    for node in (1, 2, 3):
-        nodes.add(node, app_of(answer))
+    nodes.add(1, 2, 3, app=app_of(answer))
     model, _ = nodes.run_rounds(Compressed(make(), TOPK), (1,), new_model())
     for name, array in new_model().items():
         np.testing.assert_array_equal(model[name], array)
@@ -173,8 +169,7 @@ def test_silent_nodes_and_a_strategy_without_a_model_are_reasons_too(nodes: Node
         def aggregate_train(self, server_round: int, replies: Any) -> Any:
             return None, None
 
-    for node in (1, 2):
-        nodes.add(node)
+    nodes.add(1, 2)
     nodes.run_rounds(Compressed(Never(), TOPK), (1,), new_model())
     assert "stays as it is: Never returned no model from 2 updates" in log[-1]
     nodes.on_the_way = lambda reply: None
@@ -183,8 +178,7 @@ def test_silent_nodes_and_a_strategy_without_a_model_are_reasons_too(nodes: Node
 
 
 def test_a_compressed_update_counts_once_in_a_round(nodes: Nodes, log: list[str]) -> None:
-    for node in (1, 2):
-        nodes.add(node)
+    nodes.add(1, 2)
     strategy = Compressed(FedAvg(), "identity")
     replies = nodes.send_and_receive(strategy.configure_train(1, record(new_model()), ConfigRecord(), nodes))
     _, metrics = strategy.aggregate_train(1, [*replies, replies[0]])
@@ -196,8 +190,7 @@ def test_a_compressed_update_counts_once_in_a_round(nodes: Nodes, log: list[str]
 def test_a_reply_that_replaces_impossibly_many_bytes_is_refused(
     nodes: Nodes, log: list[str], size: int
 ) -> None:
-    for node in (1, 2, 3):
-        nodes.add(node)
+    nodes.add(1, 2, 3)
 
     def on_the_way(reply: Message) -> Message:
         if reply.metadata.src_node_id == 2:
@@ -215,8 +208,7 @@ def test_dense_bytes_are_those_of_the_replies_without_compression(nodes: Nodes, 
     def as_dtype(message: Message, node: int) -> RecordDict:
         return usual({name: array.astype(dtype) for name, array in trained(message, node).items()})
 
-    for node in (1, 2):
-        nodes.add(node, app_of(as_dtype))
+    nodes.add(1, 2, app=app_of(as_dtype))
     _, metrics = nodes.run_rounds(Compressed(FedAvg(), TOPK), (1,), new_model())
     dense = record({name: array.astype(dtype) for name, array in new_model().items()}).count_bytes()
     assert metrics["fedplug-dense-bytes"] == 2 * dense

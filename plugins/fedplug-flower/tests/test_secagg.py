@@ -38,6 +38,13 @@ from fedplug.secure import MaskedMean, MaskedSum
 CLIENTS = (1, 2, 3, 4, 5)
 
 
+@pytest.fixture
+def nodes(nodes: Nodes) -> Nodes:
+    """Returns five clients."""
+    nodes.add(*CLIENTS, app=client_app())
+    return nodes
+
+
 class Unchanged(FedAvg):
     """Returns the mean as it gets it: FedAvg averages equal models again, with rounding."""
 
@@ -141,8 +148,7 @@ def test_the_sum_is_that_of_the_integers_of_the_clients_that_remain(
     nodes: Nodes, sums: list[Any], update: Any, lost: list[tuple[int, str]], counted: tuple[int, ...]
 ) -> None:
     """A client that drops out in round 2 keeps its residual, and is there again in rounds 3 and 4."""
-    for node in CLIENTS:
-        nodes.add(node, client_app(update))
+    nodes.add(*CLIENTS, app=client_app(update))
     train, expected = training(nodes), Expected()
     for number in range(1, 5):
         nodes.on_the_way = losing(*(lost if number == 2 else []))
@@ -155,8 +161,6 @@ def test_the_sum_is_that_of_the_integers_of_the_clients_that_remain(
 
 @pytest.mark.parametrize("stage", [SETUP, SHARE, MASKED])
 def test_each_client_may_share_with_a_few_neighbours_only(nodes: Nodes, sums: list[Any], stage: str) -> None:
-    for node in CLIENTS:
-        nodes.add(node, client_app())
     nodes.on_the_way = losing((3, stage))
     train, expected = training(nodes, shares=3, threshold=2), Expected()
     before = train.model
@@ -166,8 +170,6 @@ def test_each_client_may_share_with_a_few_neighbours_only(nodes: Nodes, sums: li
 
 
 def test_a_round_with_too_few_clients_changes_nothing(nodes: Nodes, sums: list[Any]) -> None:
-    for node in CLIENTS:
-        nodes.add(node, client_app())
     train, expected = training(nodes), Expected()
     for number in range(1, 5):
         halted = number == 2
@@ -182,8 +184,6 @@ def test_a_round_with_too_few_clients_changes_nothing(nodes: Nodes, sums: list[A
 
 
 def test_a_round_that_the_strategy_rejects_confirms_no_update(nodes: Nodes, sums: list[Any]) -> None:
-    for node in CLIENTS:
-        nodes.add(node, client_app())
     train, expected = training(nodes), Expected()
     train.context.strategy.rejected = (2,)
     for number in range(1, 4):
@@ -199,12 +199,12 @@ def test_a_restarted_node_with_a_new_id_continues_with_its_residual(nodes: Nodes
         return update_of({100: 1}.get(node, node), number)
 
     for node in CLIENTS:
-        nodes.add(node, client_app(change), **{"partition-id": node})
+        nodes.add(node, app=client_app(change), **{"partition-id": node})
     train, expected = training(nodes), Expected()
     for number in range(1, 4):
         if number == 3:
             nodes.remove(1)
-            nodes.add(100, client_app(change), **{"partition-id": 1})
+            nodes.add(100, app=client_app(change), **{"partition-id": 1})
         before = train.model
         train.round(number)
         expected.round(before, number, CLIENTS)
@@ -214,8 +214,6 @@ def test_a_restarted_node_with_a_new_id_continues_with_its_residual(nodes: Nodes
 @pytest.mark.parametrize("by", ["0.05", "0.2, bits=10, rank=2"])
 def test_weights_are_masked_and_bounded(nodes: Nodes, sums: list[Any], by: str) -> None:
     encoder = f"sharedk({by}, clients=8, max_weight=40)"
-    for node in CLIENTS:
-        nodes.add(node, client_app())
     train, expected = training(nodes, encoder), Expected(encoder)
     for number in (1, 2):
         before = train.model
@@ -229,8 +227,6 @@ def test_weights_are_masked_and_bounded(nodes: Nodes, sums: list[Any], by: str) 
 
 def test_what_a_client_sends(nodes: Nodes) -> None:
     """The masked stage's reply has the packed vector, the metrics, and nothing that depends on the update."""
-    for node in CLIENTS:
-        nodes.add(node, client_app())
     seen: list[tuple[RecordDict, dict[str, Any]]] = []
 
     def keep(reply: Message) -> Message:
@@ -271,8 +267,6 @@ def test_what_a_client_sends(nodes: Nodes) -> None:
 def test_a_vector_that_cannot_be_read_is_left_out(
     nodes: Nodes, sums: list[Any], log: list[str], spoil: Any
 ) -> None:
-    for node in CLIENTS:
-        nodes.add(node, client_app())
 
     def spoiled(reply: Message) -> Message:
         if reply.metadata.src_node_id == 2 and MASKED in configs(reply):
@@ -316,8 +310,6 @@ def test_a_hostile_reply_to_any_stage_costs_at_most_the_update_of_its_client(
     nodes: Nodes, sums: list[Any], log: list[str], case: str
 ) -> None:
     stage, change = HOSTILE[case]
-    for node in CLIENTS:
-        nodes.add(node, client_app())
 
     def spoiled(reply: Message) -> Message:
         if reply.metadata.src_node_id == 2 and stage in configs(reply):
@@ -337,8 +329,6 @@ def test_a_hostile_reply_to_any_stage_costs_at_most_the_update_of_its_client(
 
 
 def test_wrong_shares_of_two_clients_of_five_are_left_out(nodes: Nodes, sums: list[Any]) -> None:
-    for node in CLIENTS:
-        nodes.add(node, client_app())
     nodes.on_the_way = with_wrong_shares(2, 4)
     train, expected = training(nodes), Expected()
     before = train.model
@@ -350,8 +340,6 @@ def test_wrong_shares_of_two_clients_of_five_are_left_out(nodes: Nodes, sums: li
 def test_a_round_whose_secrets_are_lost_is_halted_and_the_next_is_not(
     nodes: Nodes, sums: list[Any], log: list[str]
 ) -> None:
-    for node in CLIENTS:
-        nodes.add(node, client_app())
     train, expected = training(nodes), Expected()
     before = train.model
     nodes.on_the_way = with_wrong_shares(2, 3, 4)
@@ -381,8 +369,7 @@ def test_a_round_that_all_clients_leave_says_why(nodes: Nodes, log: list[str]) -
     def failing(node: int, number: int) -> Model:
         raise RuntimeError("out of memory")
 
-    for node in CLIENTS:
-        nodes.add(node, client_app(failing))
+    nodes.add(*CLIENTS, app=client_app(failing))
     train = training(nodes)
     before = train.model
     assert_same(train.round(1), before)
@@ -399,8 +386,6 @@ def test_a_strategy_that_makes_the_model_float64_changes_nothing(nodes: Nodes, s
             wide = [array.astype(np.float64) for array in parameters_to_ndarrays(found)]
             return ndarrays_to_parameters(wide), metrics
 
-    for node in CLIENTS:
-        nodes.add(node, client_app(lambda node, number: update_of(node, number)))
     train, expected = training(nodes), Expected()
     train.context.strategy = Doubling(
         fraction_evaluate=0.0, on_fit_config_fn=lambda number: {"round": number}
@@ -417,8 +402,6 @@ def test_a_second_run_of_a_workflow_does_not_confirm_updates_of_the_first(
     nodes: Nodes, sums: list[Any]
 ) -> None:
     """Flower counts the rounds of both runs from 1."""
-    for node in CLIENTS:
-        nodes.add(node, client_app())
     train, expected = training(nodes), Expected()
     for number, lost in ((1, False), (1, True), (2, False)):
         nodes.on_the_way = losing(*[(node, UNMASK) for node in (1, 2, 3) if lost])
@@ -431,8 +414,6 @@ def test_a_second_run_of_a_workflow_does_not_confirm_updates_of_the_first(
 
 def test_a_sum_that_is_not_valid_is_refused(nodes: Nodes, log: list[str]) -> None:
     """The client sends numbers that SecAgg+ cannot tell from masked ones."""
-    for node in CLIENTS:
-        nodes.add(node, client_app())
 
     def spoiled(reply: Message) -> Message:
         if reply.metadata.src_node_id == 2 and MASKED in configs(reply):
@@ -451,8 +432,6 @@ def test_a_sum_that_is_not_valid_is_refused(nodes: Nodes, log: list[str]) -> Non
 
 
 def test_more_clients_than_the_ring_has_room_for_are_refused(nodes: Nodes) -> None:
-    for node in CLIENTS:
-        nodes.add(node, client_app())
     train = training(nodes, "sharedk(0.05, clients=4)")
     with pytest.raises(ValueError, match="sampled 5 clients, and a sum of more than 4 could wrap"):
         train.round(1)
@@ -470,8 +449,6 @@ def test_more_clients_than_the_ring_has_room_for_are_refused(nodes: Nodes) -> No
 def test_a_client_refuses_a_set_up_whose_sum_is_not_exact(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch, key: str, value: float, message: str
 ) -> None:
-    for node in CLIENTS:
-        nodes.add(node, client_app())
     original = CompressedSecAggMod.__call__
 
     def changed(self: Any, sent: Message, context: Context, call_next: Any) -> Message:
@@ -500,8 +477,6 @@ def errors_of(nodes: Nodes) -> list[str]:
 
 
 def test_the_mod_needs_the_workflow(nodes: Nodes) -> None:
-    for node in CLIENTS:
-        nodes.add(node, client_app())
     reasons = errors_of(nodes)
     train = Training(nodes, SecAggPlusWorkflow(1.0, 0.6))
     before = train.model
@@ -512,7 +487,7 @@ def test_the_mod_needs_the_workflow(nodes: Nodes) -> None:
 
 def test_a_client_without_the_mod_is_left_out(nodes: Nodes, log: list[str]) -> None:
     for node in CLIENTS:
-        nodes.add(node, client_app(mods=[secaggplus_mod] if node == 2 else None))
+        nodes.add(node, app=client_app(mods=[secaggplus_mod] if node == 2 else None))
     train, expected = training(nodes), Expected()
     before = train.model
     model = train.round(1)
@@ -534,7 +509,7 @@ def test_a_client_whose_update_cannot_be_masked_drops_out(
     nodes: Nodes, sums: list[Any], update: Any, message: str
 ) -> None:
     for node in CLIENTS:
-        nodes.add(node, client_app(update if node == 2 else update_of))
+        nodes.add(node, app=client_app(update if node == 2 else update_of))
     reasons = errors_of(nodes)
     assert_round_without_node_2(nodes, sums)
     (reason,) = reasons
@@ -542,8 +517,6 @@ def test_a_client_whose_update_cannot_be_masked_drops_out(
 
 
 def test_a_model_of_another_form_is_refused(nodes: Nodes) -> None:
-    for node in CLIENTS:
-        nodes.add(node, client_app())
     train = training(nodes)
     train.round(1)
     train.model = {**new_model(), "dense/bias": np.zeros((31,), np.float32)}
@@ -559,8 +532,6 @@ def test_a_strategy_that_sends_other_arrays_is_refused(nodes: Nodes) -> None:
         def configure_fit(self, server_round: int, parameters: Parameters, client_manager: Any) -> Any:
             return super().configure_fit(server_round, Parameters([], "numpy.ndarray"), client_manager)
 
-    for node in CLIENTS:
-        nodes.add(node, client_app())
     with pytest.raises(ValueError, match="other arrays than the model"):
         Training(nodes, CompressedSecAggWorkflow(1.0, 0.6, ENCODER), strategy=Other()).round(1)
 
@@ -584,7 +555,7 @@ def test_other_messages_pass_unchanged(nodes: Nodes) -> None:
     def evaluate(message: Message, context: Context) -> Message:
         return Message(RecordDict(message.content), reply_to=message)
 
-    nodes.add(1, app)
+    nodes.add(1, app=app)
     content = RecordDict({"arrays": record(new_model())})
     (reply,) = nodes.send_and_receive([Message(content, dst_node_id=1, message_type="evaluate")])
     assert_same(arrays(reply.content["arrays"]), new_model())

@@ -65,7 +65,7 @@ def nodes(tmp_path: Path) -> Nodes:
 @pytest.mark.parametrize("encoder", ENCODERS)
 @pytest.mark.parametrize("kind", [FedAvg, FedMedian])
 def test_one_client_moves_them_to_its_own_bits(encoder: str, kind: type, nodes: Nodes) -> None:
-    nodes.add(1, app())
+    nodes.add(1, app=app())
     strategy, model = Compressed(kind(min_train_nodes=1, min_available_nodes=1), encoder), new_model()
     for round_num in (1, 2, 3):
         expected = trained(model, 1, round_num)
@@ -84,7 +84,7 @@ def test_an_array_of_any_name_gets_no_negative_element_where_training_makes_none
         scale = np.random.default_rng([node, round_num]).uniform(0, 0.5, (40, 30)).astype(np.float32)
         return {"factor": model["factor"] * scale}
 
-    nodes.add(1, app(shrunk))
+    nodes.add(1, app=app(shrunk))
     strategy = Compressed(FedAvg(min_train_nodes=1, min_available_nodes=1), encoder)
     model = {"factor": np.random.default_rng(0).exponential(size=(40, 30)).astype(np.float32)}
     for round_num in (1, 2, 3):
@@ -97,7 +97,7 @@ def test_an_array_of_any_name_gets_no_negative_element_where_training_makes_none
 def test_several_clients_move_them_to_their_mean(encoder: str, nodes: Nodes) -> None:
     """One of the clients sends its model uncompressed."""
     for node in (1, 2, 3):
-        nodes.add(node, app(mods=[] if node == 3 else None))
+        nodes.add(node, app=app(mods=[] if node == 3 else None))
     strategy, model = Compressed(FedAvg(), encoder), new_model()
     for round_num in (1, 2, 3):
         sent = [trained(model, node, round_num) for node in (1, 2, 3)]
@@ -115,7 +115,7 @@ def test_several_clients_move_them_to_their_mean(encoder: str, nodes: Nodes) -> 
 
 def test_a_statistic_that_is_not_finite_and_does_not_change_is_no_error(nodes: Nodes) -> None:
     start = {**new_model(), "bn.running_var": np.full(100, np.inf, np.float32)}
-    nodes.add(1, app(lambda model, node, round_num: {**model, "conv.weight": model["conv.weight"] + 1}))
+    nodes.add(1, app=app(lambda model, node, round_num: {**model, "conv.weight": model["conv.weight"] + 1}))
     strategy = Compressed(FedAvg(min_train_nodes=1, min_available_nodes=1), "auto")
     model, metrics = nodes.run_rounds(strategy, [1], start)
     assert metrics["fedplug-compressed"] == 1
@@ -127,7 +127,7 @@ def test_the_log_lists_exactly_sent_arrays_with_the_reason(
     nodes: Nodes, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "flwr")
-    nodes.add(1, app())
+    nodes.add(1, app=app())
     strategy = Compressed(FedAvg(min_train_nodes=1, min_available_nodes=1), "auto")
     nodes.run_rounds(strategy, [1, 2], {**new_model(), "fc.bias": np.zeros(9, np.float32)})
     told = [line.getMessage() for line in caplog.records if "sent exactly" in line.getMessage()]
@@ -141,7 +141,7 @@ def test_the_log_lists_exactly_sent_arrays_with_the_reason(
 
 @pytest.mark.parametrize("values", [[99], [-1], ["bn"], 3])
 def test_a_request_for_arrays_that_there_are_not_is_refused(nodes: Nodes, values: object) -> None:
-    nodes.add(1, app())
+    nodes.add(1, app=app())
     strategy = Compressed(FedAvg(min_train_nodes=1, min_available_nodes=1), "auto")
     (message,) = strategy.configure_train(1, record(new_model()), ConfigRecord(), nodes)
     message.content[KEY]["values"] = values

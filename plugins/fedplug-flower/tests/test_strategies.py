@@ -50,8 +50,7 @@ TOPK = "topk(0.1)"
 def plain(make: Any, rounds: int = 3) -> tuple[Any, Any]:
     """Runs the same training without fedplug."""
     nodes = Nodes(Path("nothing is kept"))
-    for node in (1, 2, 3, 4):
-        nodes.add(node, client_app(mods=[]))
+    nodes.add(1, 2, 3, 4, app=client_app(mods=[]))
     return nodes.run_rounds(make(), range(1, rounds + 1), new_model())
 
 
@@ -59,8 +58,7 @@ def plain(make: Any, rounds: int = 3) -> tuple[Any, Any]:
 def test_uncompressed_payloads_train_the_model_that_the_strategy_trains_alone(
     make: Any, nodes: Nodes
 ) -> None:
-    for node in (1, 2, 3, 4):
-        nodes.add(node)
+    nodes.add(1, 2, 3, 4)
     model, metrics = nodes.run_rounds(Compressed(make(), "identity"), (1, 2, 3), new_model())
     expected, expected_metrics = plain(make)
     for name, array in expected.items():
@@ -71,8 +69,7 @@ def test_uncompressed_payloads_train_the_model_that_the_strategy_trains_alone(
 
 
 def test_a_round_moves_the_model_by_the_weighted_mean_of_the_decoded_payloads(nodes: Nodes) -> None:
-    for node in (1, 3):
-        nodes.add(node)
+    nodes.add(1, 3)
     model, _ = nodes.run_rounds(Compressed(FedAvg(), TOPK, min_size=0), (1,), new_model())
     codec = fedplug.codec(TOPK, min_size=0)
     start, total = new_model(), fedplug.ModelSum.like(new_model())
@@ -86,9 +83,9 @@ def test_a_round_moves_the_model_by_the_weighted_mean_of_the_decoded_payloads(no
 
 def test_clients_without_the_mod_take_part_in_the_same_round(nodes: Nodes) -> None:
     nodes.add(1)
-    nodes.add(2, client_app(mods=[]))
+    nodes.add(2, app=client_app(mods=[]))
     nodes.add(3)
-    nodes.add(4, client_app(mods=[]))
+    nodes.add(4, app=client_app(mods=[]))
     model, metrics = nodes.run_rounds(Compressed(FedAvg(), "identity"), (1, 2, 3), new_model())
     expected, _ = plain(FedAvg)
     for name, array in expected.items():
@@ -97,8 +94,7 @@ def test_clients_without_the_mod_take_part_in_the_same_round(nodes: Nodes) -> No
 
 
 def test_where_no_client_has_the_mod_the_strategy_does_what_it_does_alone_bit_for_bit(nodes: Nodes) -> None:
-    for node in (1, 2, 3, 4):
-        nodes.add(node, client_app(mods=[]))
+    nodes.add(1, 2, 3, 4, app=client_app(mods=[]))
     model, metrics = nodes.run_rounds(Compressed(FedAvg(), TOPK), (1, 2), new_model())
     expected, _ = plain(FedAvg, rounds=2)
     for name, array in expected.items():
@@ -107,8 +103,7 @@ def test_where_no_client_has_the_mod_the_strategy_does_what_it_does_alone_bit_fo
 
 
 def test_the_mod_leaves_the_messages_of_other_strategies_alone(nodes: Nodes) -> None:
-    for node in (1, 2, 3, 4):
-        nodes.add(node)
+    nodes.add(1, 2, 3, 4)
     model, _ = nodes.run_rounds(FedAvg(), (1, 2), new_model())
     for name, array in plain(FedAvg, rounds=2)[0].items():
         np.testing.assert_array_equal(model[name], array)
@@ -116,8 +111,7 @@ def test_the_mod_leaves_the_messages_of_other_strategies_alone(nodes: Nodes) -> 
 
 
 def test_clipping_on_the_clients_happens_before_compression(nodes: Nodes) -> None:
-    for node in (1, 2):
-        nodes.add(node, client_app(mods=[CompressMod(), fixedclipping_mod]))
+    nodes.add(1, 2, app=client_app(mods=[CompressMod(), fixedclipping_mod]))
     strategy = DifferentialPrivacyClientSideFixedClipping(FedAvg(), 1e-9, 0.5, 2)
     model, metrics = nodes.run_rounds(Compressed(strategy, "identity"), (1,), new_model())
     moved = np.sqrt(sum(float(((model[name] - array) ** 2).sum()) for name, array in new_model().items()))
@@ -129,8 +123,7 @@ def test_a_residual_goes_with_clipping_on_the_server_and_not_on_the_clients(node
     """The noise is for a bounded norm. The server clips the decoded sum of the update and the residual."""
     with pytest.raises(TypeError, match="adds a residual to the clipped update"):
         Compressed(DifferentialPrivacyClientSideFixedClipping(FedAvg(), 1e-9, 0.5, 2), TOPK)
-    for node in (1, 2):
-        nodes.add(node)
+    nodes.add(1, 2)
     strategy = Compressed(DifferentialPrivacyServerSideFixedClipping(FedAvg(), 1e-9, 0.01, 2), TOPK)
     models = [nodes.run_rounds(strategy, range(1, rounds), new_model())[0] for rounds in (2, 3)]
     moved = np.concatenate([(models[1][name] - models[0][name]).reshape(-1) for name in models[0]])
@@ -145,8 +138,7 @@ def test_a_residual_goes_with_clipping_on_the_server_and_not_on_the_clients(node
 def test_the_error_of_a_mod_in_the_wrong_place_says_where_it_belongs(
     broadcast_encoder: str | None, mods: list[Any], nodes: Nodes, log: list[str]
 ) -> None:
-    for node in (1, 2):
-        nodes.add(node, client_app(mods=mods))
+    nodes.add(1, 2, app=client_app(mods=mods))
     inner = DifferentialPrivacyClientSideFixedClipping(FedAvg(), 1e-9, 0.5, 2)  # the other mod needs it
     strategy = Compressed(inner, "identity", broadcast_encoder=broadcast_encoder)
     nodes.run_rounds(strategy, (1,), new_model())
@@ -162,8 +154,7 @@ def test_a_mod_of_one_function_alone_is_an_error_of_the_others_that_says_so(node
         measured = {"num-examples": 1, "arrays": len(arrays(message.content["arrays"]))}
         return Message(RecordDict({"metrics": MetricRecord(measured)}), reply_to=message)
 
-    for node in (1, 2):
-        nodes.add(node, app)
+    nodes.add(1, 2, app=app)
     strategy = Compressed(FedAvg(), TOPK, broadcast_encoder="auto")
     sent = strategy.configure_evaluate(1, record(new_model()), ConfigRecord(), nodes)
     for reply in nodes.send_and_receive(sent):
@@ -171,16 +162,14 @@ def test_a_mod_of_one_function_alone_is_an_error_of_the_others_that_says_so(node
 
 
 def test_the_error_of_a_wrapper_around_compressed_says_what_belongs_outside(nodes: Nodes) -> None:
-    for node in (1, 2):
-        nodes.add(node)
+    nodes.add(1, 2)
     strategy = DifferentialPrivacyServerSideFixedClipping(Compressed(FedAvg(), TOPK), 0.1, 1.0, 2)
     with pytest.raises(TypeError, match=r"Compressed\(\) outermost"):
         nodes.run_rounds(strategy, (1,), new_model())
 
 
 def test_the_metrics_of_a_round_say_which_bytes_were_sent_and_which_would_have_been(nodes: Nodes) -> None:
-    for node in (1, 2):
-        nodes.add(node)
+    nodes.add(1, 2)
     _, metrics = nodes.run_rounds(Compressed(FedAvg(), TOPK), (1,), new_model())
     sent = [reply.content for reply in nodes.replies.values()]
     payloads = sum(len(array.data) for content in sent for array in content["arrays"].values())
@@ -196,7 +185,7 @@ def test_a_function_for_metrics_sees_those_of_each_client(nodes: Nodes) -> None:
 
     nodes.add(1)
     nodes.add(2)
-    nodes.add(3, client_app(mods=[]))
+    nodes.add(3, app=client_app(mods=[]))
     strategy = FedAvg(train_metrics_aggr_fn=largest)
     _, metrics = nodes.run_rounds(Compressed(strategy, TOPK), (1,), new_model())
     assert (metrics["clients"], metrics["most"]) == (3, 30)
@@ -209,8 +198,7 @@ def test_a_custom_fed_avg_gets_each_update_by_default(nodes: Nodes) -> None:
             self.seen = len(list(replies))
             return super().aggregate_train(server_round, replies)
 
-    for node in (1, 2):
-        nodes.add(node)
+    nodes.add(1, 2)
     for decode_each, seen in ((None, 2), (False, 1)):
         strategy = Counting()
         nodes.run_rounds(Compressed(strategy, TOPK, decode_each=decode_each), (1,), new_model())
@@ -250,7 +238,7 @@ def test_the_memory_of_an_average_does_not_grow_with_the_clients(tmp_path: Any) 
         rng = np.random.default_rng(0)
         change = {"weights": rng.normal(size=200_000).astype(np.float32)}
         for node in range(1, clients + 1):
-            nodes.add(node, client_app(lambda node, round_num: change))
+            nodes.add(node, app=client_app(lambda node, round_num: change))
         strategy = Compressed(FedAvg(), "topk(0.001)")
         replies = nodes.send_and_receive(strategy.configure_train(1, record(start), ConfigRecord(), nodes))
         tracemalloc.start()

@@ -112,8 +112,7 @@ def broken_by(change: Callable[[RecordDict], None], node: int) -> Callable[[Mess
 
 def with_and_without(nodes: Nodes, other: Nodes, change: Any, make: Any = FedAvg) -> tuple[Any, Any, Any]:
     """Runs a round of nodes 1 to 3 in which node 2's reply is broken, and one without node 2."""
-    for node in (1, 2, 3):
-        nodes.add(node)
+    nodes.add(1, 2, 3)
     nodes.on_the_way = broken_by(change, 2)
     strategy = Compressed(make(), ENCODER)
     model, metrics = nodes.run_rounds(strategy, (1,), new_model())
@@ -143,8 +142,7 @@ def test_a_broken_update_is_refused_by_name_and_the_others_are_aggregated(
 
 
 def test_a_round_in_which_all_are_refused_changes_nothing(nodes: Nodes) -> None:
-    for node in (1, 2):
-        nodes.add(node)
+    nodes.add(1, 2)
     nodes.on_the_way = lambda reply: (flip(reply.content), reply)[1]
     strategy = Compressed(FedAvg(), ENCODER)
     arrays, metrics = strategy.aggregate_train(
@@ -252,10 +250,10 @@ def test_clients_that_send_something_else_change_nothing(
     honest, metrics = Nodes(tmp_path / "honest"), {"train_loss": 0.5}
     by_node = dict(enumerate(attacks.values(), 1))
     for node in by_node:
-        nodes.add(node, client_app(mods=[], metrics=metrics))
+        nodes.add(node, app=client_app(mods=[], metrics=metrics))
     for node in (101, 102, 103, 104):
         for grid in (nodes, honest):
-            grid.add(node, client_app(mods=mods, metrics=metrics))
+            grid.add(node, app=client_app(mods=mods, metrics=metrics))
 
     def on_the_way(reply: Message) -> Message:
         by_node.get(reply.metadata.src_node_id, lambda content: None)(reply.content)
@@ -286,8 +284,7 @@ def test_arrays_in_another_order_or_a_wider_dtype_are_those_of_the_model(
         )
 
     for grid in (nodes, others):
-        for node in (1, 2):
-            grid.add(node, client_app(mods=[]))
+        grid.add(1, 2, app=client_app(mods=[]))
     nodes.on_the_way = broken_by(
         of_arrays(lambda model: {name: model[name].astype(np.float64) for name in reversed(model)}), 1
     )
@@ -310,10 +307,9 @@ def test_a_round_whose_result_is_not_finite_is_refused_and_leaves_model_and_stra
     other = Nodes(tmp_path / "other")
     metrics = {"train_loss": 0.5}
     for grid in (nodes, other):
-        for node in (1, 2):
-            grid.add(node, client_app(metrics=metrics))
+        grid.add(1, 2, app=client_app(metrics=metrics))
     strategy, expected = Compressed(make(), "identity"), Compressed(make(), "identity")
-    nodes.add(3, client_app(mods=[], metrics=metrics))
+    nodes.add(3, app=client_app(mods=[], metrics=metrics))
     model = new_model()
     nodes.on_the_way = broken_by(with_bias(np.full(30, 1e30, np.float32)), 3)
     after, found = nodes.run_rounds(strategy, (1,), model)
@@ -330,8 +326,7 @@ def test_a_round_whose_result_is_not_finite_is_refused_and_leaves_model_and_stra
 
 
 def test_on_a_tie_metrics_have_the_form_of_the_last_round(nodes: Nodes, log: list[str]) -> None:
-    for node in (1, 2):
-        nodes.add(node)
+    nodes.add(1, 2)
     strategy = Compressed(FedAvg(), ENCODER)
     model, _ = nodes.run_rounds(strategy, (1,), new_model())
     nodes.on_the_way = broken_by(in_the_metrics(aaa=1.0, surprise=1.0), 1)
@@ -379,8 +374,7 @@ def test_any_record_is_read_or_refused(fields: dict[str, Any], good: bool, data:
 
 
 def test_a_request_that_the_mod_does_not_understand_is_an_error_of_that_node(nodes: Nodes) -> None:
-    for node in (1, 2):
-        nodes.add(node)
+    nodes.add(1, 2)
     strategy = Compressed(FedAvg(), ENCODER)
     bad = [
         {"format": 2},
