@@ -267,13 +267,6 @@ def test_products_and_weights_that_no_sum_holds_are_refused(
     assert from_shareable(decoder.process(sent, contexts.context("server", "site-2"))).data == {}
 
 
-def test_the_decoder_refuses_full_weights(decoder: FedplugDecoder) -> None:
-    """FedAvg assumes that all results have the kind of the first."""
-    sent = contexts.arrived(contexts.result(update(1), kind=DataKind.WEIGHTS), "site-1")
-    passed = from_shareable(decoder.process(sent, contexts.context("server", "site-1")))
-    assert (passed.data_kind, passed.data) == (DataKind.WEIGHT_DIFF, {})
-
-
 def test_a_mean_that_is_not_finite_leaves_the_model(aggregator: FedplugAggregator) -> None:
     """NVFlare multiplies by the reciprocal of the weights. Rounding may make the largest number infinite."""
     largest = np.finfo(np.float32).max
