@@ -39,9 +39,9 @@ class Codec:
     which one, and belongs to it.
     """
 
-    def __init__(self, encoder: object, *, min_size: int | None = None, **config: Any) -> None:
+    def __init__(self, encoder: object, **config: Any) -> None:
         """Takes a `fedplug.Codec`, or the arguments of `fedplug.codec`, and raises its errors."""
-        self._codec = numpy_codec(encoder, min_size=min_size, **config)
+        self._codec = numpy_codec(encoder, **config)
 
     def encode(
         self,
@@ -244,14 +244,12 @@ def _iterated(tensors: object) -> Iterable[object]:
     return tensors
 
 
-def numpy_codec(encoder: object, *, min_size: int | None = None, **config: Any) -> fedplug.Codec:
+def numpy_codec(encoder: object, **config: Any) -> fedplug.Codec:
     """Returns the codec on arrays for any form of an encoder or codec."""
     if isinstance(encoder, Codec):
         encoder = encoder._codec
     if isinstance(encoder, fedplug.Codec):
-        if min_size is not None or config:
+        if config:
             raise ArgumentError(f"{encoder!r} is a codec already; it takes no arguments")
         return encoder
-    if min_size is not None:
-        config["min_size"] = min_size
     return fedplug.codec(encoder, **config)
