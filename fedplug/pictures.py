@@ -1,4 +1,4 @@
-"""The style of all pictures: one style file, one color for each run, labels beside lines and points.
+"""The style of all pictures: one style file, one color for each run, labels beside lines.
 
 Matplotlib is imported only to draw.
 """
@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from fedplug.errors import MissingDependencyError
 from fedplug.stores.files import whole_file
 
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.transforms import Transform
 
-__all__ = ["COLORS", "DENSE", "INK", "Look", "label_lines", "label_points", "looks", "require_matplotlib"]
+__all__ = ["COLORS", "DENSE", "INK", "Look", "label_lines", "looks", "require_matplotlib"]
 __all__ += ["save", "svg"]
 
 STYLE = Path(__file__).with_name("pictures.mplstyle")
@@ -42,7 +40,6 @@ _NAME_WIDTH = 24
 _INK_ON_PAGES = (
     f"<style>svg {{color: {INK}}} @media (prefers-color-scheme: dark) {{svg {{color: #d7dce1}}}}</style>"
 )
-Box = tuple[float, float, float, float]
 
 
 class Look(NamedTuple):
@@ -155,55 +152,6 @@ def label_lines(axes: Axes, ends: Sequence[tuple[str, float, float, str]]) -> No
                 "shrinkB": 2,
             },
         )
-
-
-def label_points(axes: Axes, points: Sequence[tuple[str, float, float, str]]) -> None:
-    """Writes the names of points beside them, where they cover no other point or name if possible.
-
-    Args:
-        axes: The axes, with all points and their scales.
-        points: Name, x, y and color of each point.
-    """
-    size = _size_of(axes)
-    to_axes = _in_axes(axes)
-    font = 0.9 * _font_size()
-    places = [to_axes.transform((x, y)) * np.array(size) for _, x, y, _ in points]
-    taken = [(x - 4, y - 4, x + 4, y + 4) for x, y in places]
-    for (name, x, y, color), place in zip(points, places, strict=True):
-        text = (0.56 * font * len(name), _LINE_HEIGHT * font)
-        offsets = [(dx, dy * text[1]) for dy in (0, 0.7, -0.7, 1.4, -1.4, 2.1, -2.1) for dx in (7.0, -7.0)]
-        free = [_covered(_box(place, text, offset), taken, size) for offset in offsets]
-        offset = offsets[free.index(min(free))]
-        taken.append(_box(place, text, offset))
-        axes.annotate(
-            name,
-            (x, y),
-            xytext=offset,
-            textcoords="offset points",
-            color=color,
-            fontsize=font,
-            va="center",
-            ha="left" if offset[0] > 0 else "right",
-        )
-
-
-def _box(place: Sequence[float], text: tuple[float, float], offset: tuple[float, float]) -> Box:
-    """Returns the box of a text beside a point: left, low, right, high."""
-    left = place[0] + offset[0] - (text[0] if offset[0] < 0 else 0)
-    middle = place[1] + offset[1]
-    return left, middle - text[1] / 2, left + text[0], middle + text[1] / 2
-
-
-def _covered(box: Box, taken: Sequence[Box], size: tuple[float, float]) -> float:
-    """Returns the area of a box that others cover or that is outside the axes."""
-    axes = _shared(box, (0, 0, size[0], size[1]))
-    return sum(_shared(box, other) for other in taken) + _shared(box, box) - axes
-
-
-def _shared(one: Box, other: Box) -> float:
-    width = min(one[2], other[2]) - max(one[0], other[0])
-    height = min(one[3], other[3]) - max(one[1], other[1])
-    return float(max(0.0, width) * max(0.0, height))
 
 
 def _in_axes(axes: Axes) -> Transform:

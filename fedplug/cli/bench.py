@@ -8,7 +8,6 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedplug.cli.arguments import Commands, Parser
@@ -25,7 +24,6 @@ Found = tuple["Update", "Sequence[EncoderFigures]"]
 """An update, and its figures."""
 
 _ELEMENTS = 1_000_000
-_THREADS = "FEDPLUG_NUM_THREADS"
 
 
 def add_parser(commands: Commands, common: Parser) -> None:
@@ -65,34 +63,19 @@ def add_parser(commands: Commands, common: Parser) -> None:
         help="number of rounds to encode the same update, carrying error feedback over; default: %(default)s",
     )
     parser.add_argument(
-        "--threads",
-        metavar="N",
-        type=int,
-        help="number of threads; default: FEDPLUG_NUM_THREADS, or all cores",
-    )
-    parser.add_argument(
         "--json",
         action="store_true",
         help="print a JSON object instead of tables; a list for several updates",
-    )
-    parser.add_argument(
-        "--plot", metavar="PICTURE", type=Path, help="plot bytes against error to a .png or .svg file"
     )
     parser.set_defaults(command=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from fedplug.diagnostics import bench, rate_distortion
+    from fedplug.diagnostics import bench
 
-    if arguments.threads is not None:
-        _set_threads(arguments.threads)
     bench.check_rounds(arguments.rounds)  # before the measurements, which take a while
-    if arguments.plot:
-        rate_distortion.require(arguments.plot)
     with contextlib.redirect_stdout(sys.stderr):  # a plugin may print
         updates = _updates(arguments)
-        if arguments.plot and len(updates) > 1:
-            raise ConfigError(f"--plot draws one update, and there are {len(updates)}")
         wanted = [each for each in arguments.what if not _is_path(each)]
         encoders = list(dict.fromkeys(wanted or bench.ENCODERS))
         for update in updates:
@@ -108,27 +91,7 @@ def _run(arguments: argparse.Namespace) -> int:
         found.append((update, figures))
     if arguments.json:
         print(_json(arguments, found))
-    if arguments.plot:
-        rate_distortion.draw(found[0][1], arguments.plot, str(found[0][0]))
-        if not arguments.json:
-            print(f"\n{arguments.plot}: bytes per element against error")
     return 0
-
-
-def _set_threads(count: int) -> None:
-    """Starts the threads of the kernels, which read their number once."""
-    import fedplug.kernels as kernels
-
-    before = os.environ.get(_THREADS)
-    os.environ[_THREADS] = str(count)
-    try:
-        found = kernels.num_threads()
-    finally:
-        del os.environ[_THREADS]
-        if before is not None:
-            os.environ[_THREADS] = before
-    if found != count:
-        raise ConfigError(f"this process has {found} kernel threads; they cannot change")
 
 
 def _is_path(text: str) -> bool:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 import fedplug.ops as ops
 from fedplug.encoders.base import Encoder
 from fedplug.ops.types import Array, Scalar, Spec
-from fedplug.registry.specs import Capabilities
 from fedplug.testing import expect, tensors
 from fedplug.testing.encoder_subject import EncoderSubject, Step, conserves
 from fedplug.testing.executions import on_each_execution
@@ -59,7 +58,7 @@ class CapabilityChecks(EncoderSubject):
     @after("test_it_has_state_exactly_if_it_declares_that_it_needs_some")
     @on_each_execution
     def test_its_state_is_written_and_read(self) -> None:
-        encoder = self._declaring("needs_client_state")
+        encoder = self.declaring("needs_client_state")
         spec = max(
             (spec for spec in self.specs() if encoder.init_state(spec)),
             key=ops.num_elements,
@@ -99,7 +98,7 @@ class CapabilityChecks(EncoderSubject):
 
     @on_each_execution
     def test_a_memory_is_the_sum_of_its_sent_differences(self) -> None:
-        encoder = self._declaring("sends_differences")
+        encoder = self.declaring("sends_differences")
         for spec in self.specs():
             wide = ops.wide_spec(spec)
             known = self.on.numpy(self.on.array(np.zeros(tuple(spec.shape), tensors.numpy_dtype(wide))))
@@ -113,7 +112,7 @@ class CapabilityChecks(EncoderSubject):
     @after("test_a_memory_is_the_sum_of_its_sent_differences")
     @on_each_execution
     def test_a_memory_comes_near_to_a_tensor_that_stays(self) -> None:
-        encoder = self._declaring("sends_differences")
+        encoder = self.declaring("sends_differences")
         for spec in self.few_specs():
             x, state = self.on.tensor("normal", spec), encoder.init_state(spec)
             for number in range(_PATIENCE):
@@ -129,14 +128,14 @@ class CapabilityChecks(EncoderSubject):
 
     @on_each_execution
     def test_lossless_means_bit_for_bit(self) -> None:
-        encoder = self._declaring("lossless")
+        encoder = self.declaring("lossless")
         for step in self.first_steps():
             decoded = encoder.decode(step.payload, step.case.spec)
             expect.same_bits(f"decode(encode({step.case.what}))", decoded, step.case.x)
 
     @on_each_execution
     def test_commuting_with_a_sum_means_that_payloads_may_be_summed(self) -> None:
-        encoder = self._declaring("commutes_with_sum")
+        encoder = self.declaring("commutes_with_sum")
         for spec in self.specs():
             payloads = [self._payload(encoder, spec, seed) for seed in (1, 2)]
             what = f"two payloads of {tensors.name_of(spec)}"
@@ -156,7 +155,7 @@ class CapabilityChecks(EncoderSubject):
     @on_each_execution
     def test_unbiased_means_that_the_mean_over_rounds_is_the_input(self) -> None:
         """Runs z-tests along the input and its sum, in each part of it, and along random signs."""
-        encoder = self._declaring("unbiased")
+        encoder = self.declaring("unbiased")
         spec = self.on.spec((_PARTS[-1],), self.tried_dtypes()[0])
         x = self.on.tensor("normal", spec)
         exact = self.on.numpy(x).astype(np.float64)
@@ -196,13 +195,6 @@ class CapabilityChecks(EncoderSubject):
             expect.same_bits(
                 what, np.add(total, 0), np.add(carried, 0)
             )  # the sign of a zero is not conserved
-
-    def _declaring(self, capability: str) -> Encoder:
-        encoder = self.make_encoder()
-        declared: Capabilities = encoder.capabilities
-        if not getattr(declared, capability):
-            raise NotApplicable(f"it does not declare {capability}")
-        return encoder
 
     def _payload(self, encoder: Encoder, spec: Spec, seed: int) -> dict[str, Array]:
         x = self.on.tensor("normal", spec, seed)

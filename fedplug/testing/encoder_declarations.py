@@ -11,7 +11,7 @@ from fedplug.schedules.base import MAX_ROUNDS
 from fedplug.testing import expect, tensors
 from fedplug.testing.encoder_subject import EncoderSubject
 from fedplug.testing.executions import on_each_execution
-from fedplug.testing.suite import NotApplicable, after
+from fedplug.testing.suite import after
 
 __all__ = ["DeclarationChecks"]
 
@@ -35,9 +35,7 @@ class DeclarationChecks(EncoderSubject):
 
     @on_each_execution
     def test_safe_for_secure_aggregation_means_that_only_sums_tell_of_the_data(self) -> None:
-        encoder = self.make_encoder()
-        if not encoder.capabilities.secure_aggregation_safe:
-            raise NotApplicable("it does not declare secure_aggregation_safe")
+        self.declaring("secure_aggregation_safe")
         seen: dict[str, tuple[str, dict[str, tuple[object, ...]]]] = {}
         for step in self.first_steps():
             name = tensors.name_of(step.case.spec)
@@ -51,10 +49,9 @@ class DeclarationChecks(EncoderSubject):
 
     @on_each_execution
     def test_masked_integers_are_numbers_of_the_ring(self) -> None:
-        encoder = self.make_encoder()
+        encoder = self.declaring("ring_bits")
         bits = encoder.capabilities.ring_bits
-        if bits is None:
-            raise NotApplicable("it does not declare ring_bits")
+        assert bits is not None
         for step in self.first_steps():
             masked = [self.on.numpy(x) for x in step.payload.values() if self.is_summed(x)]
             expect.that(masked, f"ring_bits is {bits}, and {step.case.what} has no int32 tensor")
@@ -68,10 +65,9 @@ class DeclarationChecks(EncoderSubject):
     @after("test_commuting_with_a_sum_means_that_payloads_may_be_summed")
     @on_each_execution
     def test_a_sum_of_the_most_summands_does_not_wrap(self) -> None:
-        encoder = self.make_encoder()
+        encoder = self.declaring("most_summands")
         most = encoder.capabilities.most_summands
-        if most is None:
-            raise NotApplicable("it does not declare most_summands")
+        assert most is not None
         for spec in self.specs():
             for sign in (-1, 1):
                 x = self.on.array(np.full(tuple(spec.shape), sign * 1e6, tensors.numpy_dtype(spec)))
@@ -85,9 +81,7 @@ class DeclarationChecks(EncoderSubject):
 
     @on_each_execution
     def test_bounded_sensitivity_means_that_no_norm_grows(self) -> None:
-        encoder = self.make_encoder()
-        if not encoder.capabilities.bounded_sensitivity:
-            raise NotApplicable("it does not declare bounded_sensitivity")
+        encoder = self.declaring("bounded_sensitivity")
         steps = [*self.first_steps(), *(s for spec in self.specs() for s in self.history(encoder, spec))]
         for step in steps:
             decoded = encoder.decode(step.payload, step.case.spec)
@@ -100,9 +94,7 @@ class DeclarationChecks(EncoderSubject):
 
     @on_each_execution
     def test_sending_every_entry_means_that_equal_magnitudes_keep_their_signs(self) -> None:
-        encoder = self.make_encoder()
-        if not encoder.capabilities.sends_every_entry:
-            raise NotApplicable("it does not declare sends_every_entry")
+        encoder = self.declaring("sends_every_entry")
         for spec in self.specs():
             normal = tensors.tensor("normal", spec)
             x = np.where(normal.astype(np.float64) < 0, -1, 1).astype(normal.dtype)
@@ -117,10 +109,9 @@ class DeclarationChecks(EncoderSubject):
 
     @on_each_execution
     def test_no_entry_is_further_off_than_its_error_bound(self) -> None:
-        encoder = self.make_encoder()
+        encoder = self.declaring("relative_error_bound")
         bound = encoder.capabilities.relative_error_bound
-        if bound is None:
-            raise NotApplicable("it does not declare relative_error_bound")
+        assert bound is not None
         for step in self.first_steps():
             # Halves, as the range of huge numbers may be beyond the largest one.
             x = self.on.numpy(step.case.x).astype(np.float64) / 2
@@ -138,9 +129,7 @@ class DeclarationChecks(EncoderSubject):
 
     @on_each_execution
     def test_payloads_of_a_fixed_size_have_one_size_for_every_content_and_round(self) -> None:
-        encoder = self.make_encoder()
-        if not encoder.capabilities.fixed_size:
-            raise NotApplicable("it does not declare fixed_size")
+        encoder = self.declaring("fixed_size")
         steps = [*self.first_steps(), *(s for spec in self.specs() for s in self.history(encoder, spec))]
         seen: dict[str, tuple[str, int]] = {}
         for step in steps:

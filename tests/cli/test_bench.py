@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -58,29 +55,6 @@ def test_several_files_and_sizes_in_one_call(tmp_path, capsys):
     output = capsys.readouterr().out
     assert len(re.findall(r"^qsgd\(8\)  ", output, re.MULTILINE)) == 4
     assert output.count("kernel threads") == 1
-
-
-def test_the_number_of_threads(tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "fedplug",
-        "bench",
-        "--elements",
-        "1000",
-        "--threads",
-        "1",
-        "--json",
-        "sign",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
-    assert json.loads(done.stdout)["environment"]["kernel_threads"] == 1
-
-
-def test_the_number_of_threads_is_not_left_to_other_programs(monkeypatch):
-    monkeypatch.delenv("FEDPLUG_NUM_THREADS", raising=False)
-    assert main(["bench", "--threads", "1025"]) == 2
-    assert "FEDPLUG_NUM_THREADS" not in os.environ
 
 
 def test_json_figures_are_objects_with_attribute_names(capsys):
@@ -173,14 +147,6 @@ def test_an_option_between_the_arguments(capsys):
     assert (found["rounds"], found["update"]["elements"]) == (2, 1000)
 
 
-@pytest.mark.needs("matplotlib")
-def test_the_picture(tmp_path, capsys):
-    path = tmp_path / "picture.svg"
-    assert main(["bench", "--elements", "1000", "--plot", str(path), "topk(0.1)"]) == 0
-    assert f"{path}: bytes per element against error" in capsys.readouterr().out
-    assert path.read_bytes().startswith(b"<?xml")
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -191,13 +157,6 @@ def test_the_picture(tmp_path, capsys):
         (["model.pt"], "model.pt is neither a .safetensors nor a .npy file, nor a .npz archive"),
         (["models/last"], "models/last is neither a .safetensors"),
         (["."], ". has 0 files *.safetensors.index.json"),
-        pytest.param(
-            ["--elements", "1000", "--elements", "2000", "--plot", "a.svg"],
-            "--plot draws one update",
-            marks=pytest.mark.needs("matplotlib"),
-        ),
-        (["--threads", "1025"], "kernel threads; they cannot change"),
-        (["--plot", "a.jpg"], "a picture must be a .png or .svg file, found a.jpg"),
     ],
 )
 def test_a_mistake_is_reported_before_any_measurement(arguments, message, capsys, monkeypatch):
