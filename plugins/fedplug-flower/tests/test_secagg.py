@@ -412,6 +412,19 @@ def test_a_second_run_of_a_workflow_does_not_confirm_updates_of_the_first(
             np.testing.assert_array_equal(sums[-1], expected.total)
 
 
+def test_a_second_run_with_another_model_begins_without_residuals(nodes: Nodes, sums: list[Any]) -> None:
+    for node in CLIENTS:
+        nodes.add(node, client_app())
+    train = training(nodes)
+    for seed in (0, 1):
+        train.model, expected = by_position(new_model(seed)), Expected()
+        for number in (1, 2):
+            before = train.model
+            train.round(number)
+            expected.round(before, number, CLIENTS)
+            np.testing.assert_array_equal(sums[-1], expected.total)
+
+
 def test_a_sum_that_is_not_valid_is_refused(nodes: Nodes, log: list[str]) -> None:
     """The client sends numbers that SecAgg+ cannot tell from masked ones."""
 

@@ -99,15 +99,21 @@ class CompressedSecAggWorkflow(SecAggPlusWorkflow):
         setup = setup_of(self._encoder)
         self.clipping_range, self.quantization_range = setup[Key.CLIPPING_RANGE], setup[Key.TARGET_RANGE]
         self.modulus_range, self.max_weight = setup[Key.MOD_RANGE], setup[Key.MAX_WEIGHT]
+        self._uplink_bytes = 0
+        self._flowers_round = -1  # Flower's number of the last round
+        self._reasons: list[tuple[int, str]] = []  # why clients of the round dropped out
+        self._is_decided = True
+        self._begin_training()
+
+    def _begin_training(self) -> None:
+        """Begins a training, in which clients have no residual."""
         self._training = secrets.token_hex(8)
         self._receipts = Receipts()
         self._masked: MaskedSum | None = None
         self._forms: Mapping[str, str] = {}  # the arrays of the model
         self._state: Mapping[str, NDArray[np.generic]] = {}
-        self._uplink_bytes = 0
+        self._model: list[bytes] = []  # the model after the last round
         self._round = 0  # of this training; Flower may begin again at 1
-        self._reasons: list[tuple[int, str]] = []  # why clients of the round dropped out
-        self._is_decided = True
 
     def __call__(self, grid: Grid, context: Context) -> None:
         """Runs a round, and logs an error if it accepts no update."""
@@ -130,7 +136,12 @@ class CompressedSecAggWorkflow(SecAggPlusWorkflow):
                 "integers carry a residual too, which no clipping bounds; use flwr's SecAggPlusWorkflow"
             )
         model = context.state.array_records[MAIN_PARAMS_RECORD]
+        number = cast(int, context.state.config_records[MAIN_CONFIGS_RECORD][WorkflowKey.CURRENT_ROUND])
+        if number <= self._flowers_round and _data(model) != self._model:
+            _log.info("fedplug: the rounds begin again with another model: a new training begins")
+            self._begin_training()
         masked = self._sum_of(model)
+        self._flowers_round, self._model = number, _data(model)
         guarded = self._guarded(grid, "public keys", PublicKeys().check)
         super().setup_stage(guarded, context, state)
         if not state.sampled_node_ids:
@@ -286,7 +297,7 @@ class CompressedSecAggWorkflow(SecAggPlusWorkflow):
         if aggregated is None:
             log_no_update(round_num, [], [f"{type(strategy).__name__} returned no model"])
         else:
-            self._state = state
+            self._state, self._model = state, aggregated.tensors
             nodes = [proxy.node_id for proxy, _ in results]
             self._receipts.add({node: receipt_of(self._round, node) for node in nodes})
         plain = 8 * len(results) * sum(read(name, array).size for name, array in model.items())
