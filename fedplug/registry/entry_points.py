@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib.metadata
 import re
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedplug.errors import PluginError
 from fedplug.registry.catalog import PLUGIN, Entry, Status
 
 __all__ = [
@@ -95,16 +96,45 @@ def own_version() -> str:
 
 
 def installed() -> list[Source]:
-    """Returns the plugins of all distributions, for any contract version, by distribution name."""
-    everything = importlib.metadata.entry_points()
-    sources = []
-    for group in everything.groups:
-        if match := re.fullmatch(r"fedplug\.v(\d+)", group):
-            sources += [_source(point, int(match[1])) for point in everything.select(group=group)]
+    """Returns the plugins of all distributions, for any contract version, by distribution name.
+
+    A distribution whose metadata cannot be read is among them, because nothing else says so.
+    """
+    try:
+        sources = list(_sources(importlib.metadata.entry_points()))
+    except Exception:
+        found = {_name_of(each): each for each in reversed(list(importlib.metadata.distributions()))}
+        sources = [source for name, each in found.items() for source in _sources_of(name, each)]
     # A distribution that serves this contract is compatible, whatever else it serves.
     served = {source.distribution for source in sources if source.api == API}
     sources = [source for source in sources if source.api == API or source.distribution not in served]
     return sorted(sources, key=lambda source: (source.distribution, source.name, source.api))
+
+
+def _sources(points: Any) -> Iterator[Source]:
+    for group in points.groups:
+        if match := re.fullmatch(r"fedplug\.v(\d+)", group):
+            yield from (_source(point, int(match[1])) for point in points.select(group=group))
+
+
+def _sources_of(name: str, found: importlib.metadata.Distribution) -> list[Source]:
+    """Returns the plugins of a distribution, or one that cannot be loaded if its metadata cannot be read."""
+    try:
+        return list(_sources(found.entry_points))
+    except Exception as error:
+        reason = PluginError(f"its metadata cannot be read: {error}")
+
+    def load() -> object:
+        raise reason
+
+    return [Source(name=name, distribution=name, version="(unknown version)", load=load)]
+
+
+def _name_of(found: importlib.metadata.Distribution) -> str:
+    try:
+        return found.name
+    except Exception:  # its metadata is damaged
+        return Path(str(getattr(found, "_path", "(unknown distribution)"))).name.partition("-")[0]
 
 
 def _source(point: importlib.metadata.EntryPoint, api: int) -> Source:

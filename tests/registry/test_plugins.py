@@ -409,6 +409,27 @@ def test_a_plugin_that_prints_leaves_the_json_alone(install_encoder, install, ca
     assert found.err == "hello\n"
 
 
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("entry_points.txt", b"[fedplug.v1]\nno value\n"),
+        ("entry_points.txt", b"[fedplug.v1]\nacme =\n"),
+        ("entry_points.txt", b"[fedplug.v1]\n\xff = acme\n"),
+        ("METADATA", b"\xff\xfe"),
+    ],
+)
+def test_damaged_metadata_of_a_distribution_hides_no_other(
+    install_encoder, install, tmp_path, fresh_catalog, file, content
+):
+    install_encoder("acme-codec", "acme", "acme_codec:Acme")
+    install("torn-codec", "")
+    (tmp_path / "torn_codec-1.0.dist-info" / file).write_bytes(content)
+    assert fresh_catalog().find("encoder", "acme").status == "ok"
+    (problem,) = fresh_catalog().problems()
+    assert "torn" in problem.distribution
+    assert "decode" in problem.reason or "metadata cannot be read" in problem.reason
+
+
 def test_a_class_that_is_not_where_the_spec_says_is_an_error_with_the_distribution(install_encoder):
     install_encoder("acme-codec", "acme", "acme_missing.module:Encoder")
     with pytest.raises(PluginError, match=r"acme_missing.*pip install --force-reinstall acme-codec"):
