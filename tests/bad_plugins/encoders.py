@@ -136,17 +136,6 @@ class RemembersByItself(Whole):
         return payload, self._kept[x.shape]
 
 
-class Scribbler(Whole):
-    """Adds into the given accumulator, as a careless native op would."""
-
-    def accumulate(self, accumulator, payload, weight, spec):
-        total = super().accumulate(accumulator, payload, weight, spec)
-        if tf.executing_eagerly():
-            place, result = np.asarray(memoryview(accumulator)), total.numpy()
-            ctypes.memmove(place.ctypes.data, result.ctypes.data, result.nbytes)
-        return total
-
-
 class GrowingState(Whole):
     def encode(self, x, state, round_num):
         payload, next_state = super().encode(x, state, round_num)
@@ -323,10 +312,6 @@ class Biased(Grid):
     def encode(self, x, state, round_num):
         noise = tf.random.stateless_uniform(x.shape, [0, round_num], dtype=tf.float64)
         return {"values": tf.cast(tf.floor(tf.cast(x, tf.float64) + noise**2), x.dtype)}, {}
-
-
-class LongWireId(Whole):
-    wire_id: ClassVar[str] = "whole-numbers-with-a-residual-that-waits-on-the-client-for-the-next-round/1"
 
 
 class UnnumberedWireId(Whole):
@@ -585,11 +570,6 @@ class FillsInMissingBytes(OnNumPy):
         return super().from_wire(np.concatenate([body, np.zeros(max(0, length - body.size), np.uint8)]), spec)
 
 
-class IgnoresBytesBehindTheEnd(OnNumPy):
-    def from_wire(self, body, spec):
-        return super().from_wire(body[: ops.num_elements(spec) * ops.itemsize(spec.dtype)], spec)
-
-
 class ClipsWhatNoEncoderWrites(OnNumPy):
     """Makes a number out of the bits of every other one."""
 
@@ -835,7 +815,6 @@ BAD = [
     ("test_equal_encoders_give_equal_bits", Dice),
     ("test_a_round_done_again_later_has_the_same_result", RemembersByItself),
     ("test_it_keeps_nothing_of_a_client_on_itself", KeepsTheLast),
-    ("test_its_arguments_are_not_changed", Scribbler),
     ("test_the_state_keeps_its_structure_shapes_and_dtypes", GrowingState),
     ("test_decoded_values_are_finite_and_have_shape_and_dtype_of_the_input", OverflowingDecode),
     ("test_decoded_values_have_the_sign_of_the_input", LosesTheSign),
@@ -862,7 +841,6 @@ BAD = [
     ("test_bounded_sensitivity_means_that_no_norm_grows", RoundsUp),
     ("test_no_entry_is_further_off_than_its_error_bound", MissesItsBound),
     ("test_payloads_of_a_fixed_size_have_one_size_for_every_content_and_round", ClaimsAFixedSize),
-    ("test_its_wire_id_names_a_frozen_layout", LongWireId),
     ("test_its_wire_id_names_a_frozen_layout", UnnumberedWireId),
     ("test_sent_values_are_received", LossyWire),
     ("test_no_byte_is_spent_twice", CountsItsBytesTwice),
@@ -872,7 +850,6 @@ BAD = [
     ("test_hostile_bytes_are_refused_or_are_a_valid_payload", LetsNanIn),
     ("test_hostile_bytes_are_refused_or_are_a_valid_payload", CrashesOnDamagedBytes),
     ("test_hostile_bytes_that_are_accepted_have_one_meaning", FillsInMissingBytes),
-    ("test_hostile_bytes_that_are_accepted_have_one_meaning", IgnoresBytesBehindTheEnd),
     ("test_hostile_bytes_that_are_accepted_have_one_meaning", ClipsWhatNoEncoderWrites),
     ("test_hostile_bytes_that_are_accepted_have_one_meaning", LenientStage),
     ("test_no_byte_outside_of_a_buffer_is_read", ReadsBehindTheBuffer),

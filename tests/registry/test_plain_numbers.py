@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fedplug
-from fedplug.encoders import ModelEncoder, Rule, TopK
+from fedplug.encoders import ModelEncoder, Rule
 from fedplug.errors import ConfigError
 from fedplug.registry.component import plain
 
@@ -22,8 +22,6 @@ def test_whole_numbers(number):
     rules = [{"encoder": "sign", "min_elements": number(3)}]
     for made, expected in [
         (fedplug.encoder("topk", count=number(5), chunk=number(8)), "topk(count=5, chunk=8)"),
-        (fedplug.encoder("qsgd", bits=number(4), block_size=number(64)), "qsgd(4, block_size=64)"),
-        (fedplug.encoder("countsketch", fraction=0.5, rows=number(3)), "countsketch(0.5, rows=3)"),
         (fedplug.encoder("budget", encoder="qsgd(4)", bytes_per_client=number(90)), "budget('qsgd(4)', 90)"),
         (fedplug.encoder(rules), "rules([{'encoder': 'sign', 'min_elements': 3}])"),
     ]:
@@ -32,7 +30,6 @@ def test_whole_numbers(number):
         assert json.loads(json.dumps(fedplug.to_config(made))) == fedplug.to_config(made)
     schedule = fedplug.schedule("step", values=[0.5, 0.25], rounds=[number(3)])
     assert json.loads(json.dumps(schedule.get_config())) == {"values": [0.5, 0.25], "rounds": [3]}
-    assert TopK(count=number(5)) == TopK(count=5)
     assert Rule("sign", min_elements=number(3), max_elements=number(9)) == Rule("sign", "*", 3, 9)
     specs = [fedplug.ops.types.ArraySpec((9,), "float32")]
     assert ModelEncoder("sign", specs, min_size=number(3)).get_config()["min_size"] == 3
@@ -40,16 +37,9 @@ def test_whole_numbers(number):
 
 @pytest.mark.parametrize("number", REAL)
 def test_real_numbers(number):
-    for name, argument in [
-        ("topk", "fraction"),
-        ("topk", "decay"),
-        ("auto", "participation"),
-        ("bounded", "rel"),
-        ("countsketch", "fraction"),
-    ]:
-        rest = {"count": 3} if argument == "decay" else {}
-        made = fedplug.encoder(name, **rest, **{argument: number(0.25)})
-        assert repr(made) == repr(fedplug.encoder(name, **rest, **{argument: 0.25}))
+    for name, argument in [("topk", "fraction"), ("auto", "participation"), ("bounded", "rel")]:
+        made = fedplug.encoder(name, **{argument: number(0.25)})
+        assert repr(made) == repr(fedplug.encoder(name, **{argument: 0.25}))
         assert json.loads(json.dumps(fedplug.to_config(made))) == fedplug.to_config(made)
 
 

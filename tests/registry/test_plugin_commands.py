@@ -163,13 +163,12 @@ def test_a_mistyped_argument_is_an_error_and_not_a_failed_check(name, message, c
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the commands import plugins in a forked process first")
-@pytest.mark.parametrize("command", [("list",), ("list", "--json"), ("show", "topk"), ("check", "topk")])
 @pytest.mark.parametrize(
-    ("source", "does"),
+    ("command", "source", "does"),
     [
-        ("import os; os._exit(3)", "ends the process: exit status 3"),
-        ("import os; os.kill(os.getpid(), 9)", "ends the process: Killed"),
-        ("import time; time.sleep(3600)", "is not imported within 2 s"),
+        (("list",), "import os; os._exit(3)", "ends the process: exit status 3"),
+        (("show", "topk"), "import os; os.kill(os.getpid(), 9)", "ends the process: Killed"),
+        (("check", "topk"), "import time; time.sleep(3600)", "is not imported within 2 s"),
     ],
 )
 def test_a_plugin_that_cannot_be_survived_is_named(command, source, does, install, tmp_path):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import random
-import shutil
+import contextlib
+import sqlite3
 import struct
 
 import ml_dtypes
@@ -16,8 +16,7 @@ from published import assert_same_bits, closed, model, opened
 import fedplug
 from fedplug import kernels, wire
 from fedplug.differences.arrays import encode_array
-from fedplug.errors import ArgumentError, BaseVersionError, PayloadError, StoreError
-from fedplug.testing.crashes import images
+from fedplug.errors import ArgumentError, BaseVersionError, PayloadError
 from fedplug.wire.message import Contents, Entry, version_of
 
 
@@ -76,25 +75,6 @@ def test_a_stored_model_has_any_dtype_of_a_message():
     with fedplug.open_store("memory://") as store:
         receiver_of(server.message(), store=store, client_id="a")
         assert_same_bits(fedplug.Receiver(store, "a").model, arrays)
-
-
-def test_a_kill_at_any_moment_leaves_the_old_version_or_the_new_one(tmp_path, messages):
-    first, snapshot, second, changes, expected = messages
-    folder = tmp_path / "store"
-    with fedplug.open_store(f"sqlite:///{folder}") as store:
-        receiver = receiver_of(snapshot, store=store, client_id="a")
-        old = receiver.model
-        killed = images(folder, tmp_path / "killed", lambda: receiver.apply(changes))
-    assert len(killed) > 1
-    found = []
-    for image in killed:
-        with fedplug.open_store(f"sqlite:///{image}") as store:
-            restarted = fedplug.Receiver(store, "a")
-            found.append(restarted.version)
-            assert_same_bits(restarted.model, old if restarted.version == first else expected)
-            assert_same_bits(restarted.apply(changes), expected)
-    assert set(found) <= {first, second}  # SQLite writes nothing before the end of a small commit
-    assert found[-1] == second
 
 
 def test_every_flipped_or_missing_byte_is_refused_and_changes_nothing(messages):
@@ -241,37 +221,13 @@ def test_something_else_than_a_store_is_refused():
         fedplug.Receiver("sqlite:///x")
 
 
-MODELS = [{"w": np.full(3000, number, np.float32), "b": np.arange(3.0) + number} for number in range(2)]
-
-
-def test_a_flipped_bit_anywhere_leaves_the_model_a_snapshot_or_an_error(tmp_path, caplog):
-    server, folder, damaged = fedplug.Broadcaster("lossless"), tmp_path / "s", tmp_path / "damaged"
-    with fedplug.open_store(f"sqlite:///{folder}") as store:
-        receiver = fedplug.Receiver(store, "7")
-        for each in MODELS:
-            server.publish(each)
-            receiver.apply(server.message(receiver.version))
-    files = [path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.stat().st_size]
-    files = [path for path in files if (folder / path).is_file()]
-    chance, seen = random.Random(0), set()
-    for count in range(60):
-        shutil.copytree(folder, damaged)
-        path = damaged / files[count % len(files)]
-        content = bytearray(path.read_bytes())
-        content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
-        path.write_bytes(content)
-        try:
-            with fedplug.open_store(f"sqlite:///{damaged}") as store:
-                receiver = fedplug.Receiver(store, "7")
-                seen.add("a model" if receiver.version else "a snapshot")
-                assert receiver.version in (None, server.version)
-                applied = receiver.apply(server.message(receiver.version))
-        except StoreError:
-            seen.add("an error")
-        else:
-            for name, array in MODELS[1].items():
-                np.testing.assert_array_equal(applied[name], array)
-        shutil.rmtree(damaged)
-    assert "a model" in seen
-    assert seen - {"a model"}
-    assert ("a snapshot" in seen) == ("the stored model is damaged" in caplog.text)
+def test_a_stored_model_that_is_damaged_is_sent_again_as_a_snapshot(tmp_path, messages, caplog):
+    _, snapshot, _, _, _ = messages
+    url = f"sqlite:///{tmp_path}/s"
+    with fedplug.open_store(url) as store:
+        receiver_of(snapshot, store=store, client_id="a")
+    with contextlib.closing(sqlite3.connect(tmp_path / "s/state.sqlite3", isolation_level=None)) as database:
+        database.execute("UPDATE states SET checksum = checksum + 1")
+    with fedplug.open_store(url) as store:
+        assert fedplug.Receiver(store, "a").version is None
+    assert "the stored model is damaged" in caplog.text
