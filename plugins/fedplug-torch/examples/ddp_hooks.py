@@ -72,11 +72,11 @@ def with_power_sgd(rank: int) -> Register:
     return register
 
 
-def with_fedplug(encoder: str, exchange: str) -> Register:
+def with_fedplug(encoder: str) -> Register:
     """Registers `fedplug_hook` with an encoder."""
 
     def register(ddp: DistributedDataParallel) -> Traffic:
-        state = fedplug_torch.FedplugState(encoder, ddp, warmup_steps=WARMUP_STEPS, exchange=exchange)
+        state = fedplug_torch.FedplugState(encoder, ddp, warmup_steps=WARMUP_STEPS)
         ddp.register_comm_hook(state, fedplug_torch.fedplug_hook)
         return lambda steps: state.bytes_sent
 
@@ -90,14 +90,13 @@ HOOKS = {
     "`powerSGD_hook`, rank 1 (torch)": with_power_sgd(1),
     "`powerSGD_hook`, rank 4 (torch)": with_power_sgd(4),
 }
-for _encoder, _exchanges in {
-    "topk(0.01) | qsgd(8)": ("two_phase",),
-    "topk(0.05, scope='model') | qsgd(8)": ("two_phase",),
-    "topk(0.1, scope='model') | qsgd(4)": ("gather", "two_phase"),
-    "topk(0.3, scope='model') | qsgd(4)": ("two_phase",),
-}.items():
-    for _exchange in _exchanges:
-        HOOKS[f"`{_encoder}`, {_exchange}"] = with_fedplug(_encoder, _exchange)
+for _encoder in (
+    "topk(0.01) | qsgd(8)",
+    "topk(0.05, scope='model') | qsgd(8)",
+    "topk(0.1, scope='model') | qsgd(4)",
+    "topk(0.3, scope='model') | qsgd(4)",
+):
+    HOOKS[f"`{_encoder}`"] = with_fedplug(_encoder)
 
 
 def train(rank: int, steps: int) -> Iterator[tuple[str, Curve]]:

@@ -10,7 +10,6 @@ buckets, which changes after the first step.
 import contextlib
 import operator
 from collections.abc import Callable, Mapping
-from typing import Literal
 
 import torch
 import torch.distributed as dist
@@ -31,10 +30,8 @@ from fedplug_torch.tensors import real_view, require_whole
 
 __all__ = ["FedplugState", "fedplug_hook"]
 
-_COUNTERS = ("step", "bytes_sent", "dense_bytes")
+_COUNTERS, _RANKS = ("step", "bytes_sent", "dense_bytes"), "world_size"
 
-_PLACE = ("world_size", "two_phase")
-_EXCHANGES = ("gather", "two_phase")
 _nbytes = operator.attrgetter("nbytes")
 
 _GRADIENTS, _MEANS = "codec/", "mean/"
@@ -66,7 +63,6 @@ class FedplugState:
         *,
         process_group: dist.ProcessGroup | None = None,
         warmup_steps: int = 0,
-        exchange: Literal["auto", "gather", "two_phase"] = "auto",
         mean_encoder: object = None,
         memory: Memory = "device",
     ) -> None:
@@ -79,10 +75,7 @@ class FedplugState:
                 ``module`` is the model that DDP wraps. Payloads travel in a group of fedplug's own.
             warmup_steps: Number of first steps that send dense gradients (Lin et al. 2018, section 3.3).
                 Schedules of the encoder begin with the first payload.
-            exchange: The way of payloads. In "gather", every rank sends all its payloads to every other one.
-                In "two_phase", each rank adds up one part of the model, and sends the encoded mean to all.
-                "auto" is "two_phase" for three or more ranks, where it sends less.
-            mean_encoder: The encoder of the means in "two_phase". ``encoder`` by default.
+            mean_encoder: The encoder of the means that more than two ranks exchange. ``encoder`` by default.
             memory: Where residuals are kept between steps, see `fedplug_torch.memory.Memory`.
 
         Raises:
@@ -95,12 +88,9 @@ class FedplugState:
         warmup_steps = plain(warmup_steps)
         if type(warmup_steps) is not int or warmup_steps < 0:
             raise ArgumentError(f"warmup_steps is {warmup_steps!r}; it must be a whole number of at least 0")
-        if exchange not in ("auto", "gather", "two_phase"):
-            raise ArgumentError(f"exchange is {exchange!r}; it must be 'auto', 'gather' or 'two_phase'")
         self.step = self.bytes_sent = self.dense_bytes = 0
         self.error: Exception | None = None
         self._warmup_steps = warmup_steps
-        self._exchange = exchange
         codec = numpy_codec(encoder).require_updates()
         mean_codec = codec if mean_encoder is None else numpy_codec(mean_encoder).require_updates()
         self._is_compared = False
@@ -109,9 +99,9 @@ class FedplugState:
             process_group, module = process_group or module.process_group, module.module
         self._group, self._module = OwnGroup(process_group), module
         self._names = _names_of(self._module)
-        self._place: tuple[int, int, int] | None = None  # the values of _PLACE for the residuals
+        self._place: tuple[int, int] | None = None  # the rank, and the number of ranks, of the residuals
         self._reduction: Gather | TwoPhase | None = None
-        self._fitted: tuple[tuple[int, int, int], object] | None = None
+        self._fitted: tuple[tuple[int, int], object] | None = None
         self._gradients: dict[str, torch.Tensor] = {}  # of this step
         self._ready: torch.futures.Future[None] | None = None
         self._ranks: Exchange | None = None  # of this step
@@ -133,10 +123,10 @@ class FedplugState:
         Raises:
             ArgumentError: torch.distributed is not initialized, so the rank is unknown.
         """
-        rank, *place = self._place or self._here()
+        rank, ranks = self._place or self._group.place
         if dist.is_initialized() and self._fitted is None:
             self._fit(_reduced(self._module))  # the form of the residuals
-        numbers = {name: getattr(self, name) for name in _COUNTERS} | dict(zip(_PLACE, place, strict=True))
+        numbers = {name: getattr(self, name) for name in _COUNTERS} | {_RANKS: ranks}
         entries = {name: torch.tensor(number, device="cpu") for name, number in numbers.items()}
         kept = self._feedback.entries(_GRADIENTS) | self._mean_feedback.entries(_MEANS)
         return RankState(entries | {name: tensor.clone() for name, tensor in kept.items()}, rank)
@@ -145,23 +135,23 @@ class FedplugState:
         """Continues from the result of `state_dict`, with the same bits.
 
         Raises:
-            StateError: The state is not of this class, or of another encoder, exchange, rank or number of
-                ranks. Nothing has changed. Without a process group, a wrong rank or exchange is detected in
-                the next step, which also drops residuals of unknown parameters.
+            StateError: The state is not of this class, or of another encoder, rank or number of ranks.
+                Nothing has changed. Without a process group, a wrong rank is detected in the next step, which
+                also drops residuals of unknown parameters.
         """
-        here = self._here() if dist.is_initialized() else None
+        here = self._group.place if dist.is_initialized() else None
         rank = here[0] if here else ranks_of(state)[0]
         state = part_of(state, rank, "and another number of ranks begins without")
-        missing = {*_COUNTERS, *_PLACE} - state.keys()
+        missing = {*_COUNTERS, _RANKS} - state.keys()
         if missing:
             raise StateError(f"the state is not of FedplugState: it lacks {', '.join(sorted(missing))}")
-        ranks, two_phase = (int(state[name]) for name in _PLACE)
-        if rank is None or two_phase not in (0, 1) or min(int(state[name]) for name in _COUNTERS) < 0:
+        if rank is None or min(int(state[name]) for name in _COUNTERS) < 0:
             raise StateError("the state is damaged: its counters are not those of a FedplugState")
-        _require_same_place((rank, ranks, two_phase), here or (rank, ranks, two_phase))
+        saved = rank, int(state[_RANKS])
+        _require_same_place(saved, here or saved)
         gradients, means = self._feedback.read(state, _GRADIENTS), self._mean_feedback.read(state, _MEANS)
         self._feedback.residuals, self._mean_feedback.residuals = gradients, means
-        self._place, self._fitted = (rank, ranks, two_phase), None
+        self._place, self._fitted = saved, None
         for name in _COUNTERS:
             setattr(self, name, int(state[name]))
 
@@ -189,17 +179,8 @@ class FedplugState:
 
         In the first step, gloo would otherwise end the process, or a rank would wait for ever.
         """
-        exchange = Exchange(self._group)
-        try:
-            two_phase = self._here()[2]
-        except FedplugError as error:
-            exchange.tell(error)
-            raise
-        deciding = {
-            "exchange": _EXCHANGES[two_phase],
-            "the rest of the warm-up": f"{max(0, self._warmup_steps - self.step)} steps",
-        }
-        exchange.require_same(deciding, "arguments")
+        rest = f"{max(0, self._warmup_steps - self.step)} steps"
+        Exchange(self._group).require_same({"the rest of the warm-up": rest}, "arguments")
         self._is_compared = True
 
     def _named_gradients(self, bucket: dist.GradBucket) -> dict[str, torch.Tensor]:  # type: ignore[name-defined]
@@ -265,24 +246,18 @@ class FedplugState:
         self, gradients: Mapping[str, torch.Tensor], place: tuple[int, int] | None = None
     ) -> Exception | None:
         """Prepares the exchange for the model as it is now. Returns an error of this rank, to tell all."""
-        here = self._here(place)
+        here = place or self._group.place
         form = here, {name: (gradient.shape, gradient.dtype) for name, gradient in gradients.items()}
         try:
             if form != self._fitted or self._reduction is None:
                 self._fitted, two_phase = None, TwoPhase(self._feedback, self._mean_feedback)
-                self._reduction = two_phase if here[2] else Gather(self._feedback)
+                self._reduction = two_phase if here[1] > 2 else Gather(self._feedback)
                 self._reduction.fit(gradients, self._group)
                 self._fitted = form
             _require_same_place(self._place or here, here)
         except Exception as error:
             return error
         return None
-
-    def _here(self, place: tuple[int, int] | None = None) -> tuple[int, int, int]:
-        """Returns the values of `_PLACE` in this process. ``place`` is that of the group, if it is known."""
-        rank, ranks = place or self._group.place
-        two_phase = ranks > 2 if self._exchange == "auto" else self._exchange == "two_phase"
-        return rank, ranks, int(two_phase)
 
 
 def fedplug_hook(state: FedplugState, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
@@ -298,7 +273,7 @@ def fedplug_hook(state: FedplugState, bucket: dist.GradBucket) -> torch.futures.
         then unchanged, and the gradients are undefined.
 
     Raises:
-        ArgumentError: Ranks have different exchanges or warm-ups, raised in the first step.
+        ArgumentError: Ranks have different warm-ups, raised in the first step.
     """
     if not isinstance(state, FedplugState):
         raise ArgumentError(
@@ -337,16 +312,11 @@ def _like(part: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
     return part.as_strided(parameter.shape, strides, part.storage_offset())
 
 
-def _require_same_place(saved: tuple[int, int, int], here: tuple[int, int, int]) -> None:
-    if saved[:2] != here[:2]:
+def _require_same_place(saved: tuple[int, int], here: tuple[int, int]) -> None:
+    if saved != here:
         raise StateError(
             f"the state is of rank {saved[0]} of {saved[1]}, and this is rank {here[0]} of {here[1]}; every "
             "rank loads its own, and another number of ranks begins without"
-        )
-    if saved != here:
-        raise StateError(
-            f"the state is of exchange={_EXCHANGES[saved[2]]!r}, and this is {_EXCHANGES[here[2]]!r}; pass "
-            "the same exchange as before"
         )
 
 

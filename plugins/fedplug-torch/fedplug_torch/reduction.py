@@ -1,4 +1,4 @@
-"""Two ways to replace gradients by their mean over all ranks, through payloads."""
+"""Two ways to replace gradients by their mean over ranks, through payloads: for two, and for more."""
 
 from __future__ import annotations
 

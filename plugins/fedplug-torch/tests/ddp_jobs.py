@@ -20,19 +20,19 @@ from torch.nn.parallel import DistributedDataParallel
 import fedplug
 
 
-def hooked(encoder, model, exchange="auto", mean_encoder=None, **ddp_arguments):
+def hooked(encoder, model, mean_encoder=None, **ddp_arguments):
     ddp = DistributedDataParallel(model, bucket_cap_mb=SMALL_BUCKETS, **ddp_arguments)
-    state = fedplug_torch.FedplugState(encoder, model, exchange=exchange, mean_encoder=mean_encoder)
+    state = fedplug_torch.FedplugState(encoder, model, mean_encoder=mean_encoder)
     ddp.register_comm_hook(state, fedplug_torch.fedplug_hook)
     return ddp, state
 
 
-def mean_and_its_parts(dtype, exchange):
+def mean_and_its_parts(dtype):
     """Returns each rank's own gradients, and those of one step with ``identity``."""
     model = network(dtype)
     loss_of(model, 0, dist.get_rank()).backward()
     own = gradients(model)
-    ddp, _ = hooked("identity", network(dtype), exchange)
+    ddp, _ = hooked("identity", network(dtype))
     loss_of(ddp, 0, dist.get_rank()).backward()
     return own, gradients(ddp.module)
 
@@ -77,7 +77,7 @@ def out_of_memory(uses):
     reduction.means_of = failing
 
 
-def train_through_an_error(damage, steps, bad_step, exchange, of_mean=False):
+def train_through_an_error(damage, steps, bad_step, of_mean=False):
     """Trains, and skips the step in which rank 1 has an error."""
     rank = dist.get_rank()
     damaging = fedplug.codec("topk(0.1)")
@@ -85,7 +85,7 @@ def train_through_an_error(damage, steps, bad_step, exchange, of_mean=False):
         damaging = Damaging(damage, "0.weight", bad_step)
     encoders = ("topk(0.1)", damaging) if of_mean else (damaging, "topk(0.1)")
     model = network()
-    ddp, state = hooked(encoders[0], model, exchange, encoders[1])
+    ddp, state = hooked(encoders[0], model, encoders[1])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
     errors = []
     for step in range(steps):
@@ -94,7 +94,7 @@ def train_through_an_error(damage, steps, bad_step, exchange, of_mean=False):
         if (step, rank, damage) == (bad_step, 1, None):
             loss = loss * torch.tensor(float("nan"))
         if (step, rank, damage) == (bad_step, 1, out_of_memory):
-            out_of_memory(2 if exchange == "two_phase" else 1)
+            out_of_memory(2 if dist.get_world_size() > 2 else 1)
         try:
             loss.backward()
         except RuntimeError as error:
@@ -113,10 +113,10 @@ def own_part(state):
     return part_of(state.state_dict(), dist.get_rank(), "")
 
 
-def train_without_step(steps, left_out, exchange):
+def train_without_step(steps, left_out):
     rank = dist.get_rank()
     model = network()
-    ddp, state = hooked("topk(0.1)", model, exchange)
+    ddp, state = hooked("topk(0.1)", model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
     for step in range(steps):
         if step != left_out:
@@ -138,9 +138,9 @@ class TwoHeads(torch.nn.Module):
         return getattr(self, head)(self.body(x)).square().sum()
 
 
-def use_heads(turns, exchange):
+def use_heads(turns):
     """Trains with the heads in ``turns``, by step and rank. Returns gradients and residuals of each step."""
-    ddp, state = hooked("topk(0.1)", TwoHeads(), exchange, find_unused_parameters=True)
+    ddp, state = hooked("topk(0.1)", TwoHeads(), find_unused_parameters=True)
     seen = []
     for step, heads in enumerate(turns):
         ddp.zero_grad()
@@ -319,11 +319,6 @@ def announce(first, size):
     return error_of(exchange._exchange, [message] * 2, [{"w": 100}] * 2)
 
 
-def load_the_state(of_ranks, exchange):
-    state = fedplug_torch.FedplugState("topk(0.05)", network(), exchange=exchange)
-    return error_of(state.load_state_dict, of_ranks[dist.get_rank()])
-
-
 def error_of_other_arguments(name, values):
     model, arguments = network(), {"encoder": "topk(0.1)", name: values[dist.get_rank()]}
     ddp = DistributedDataParallel(model)
@@ -332,9 +327,9 @@ def error_of_other_arguments(name, values):
     return error_of(loss_of(ddp, 0, dist.get_rank()).backward)
 
 
-def count_bytes(exchange, steps):
+def count_bytes(steps):
     """Returns the bytes that the state has counted, and those of all messages that torch.distributed sent."""
-    ddp, state = hooked("topk(0.1)", network(), exchange)
+    ddp, state = hooked("topk(0.1)", network())
     state._require_same_messages()  # is not counted
     sent, connected = [], OwnGroup.connected
 
@@ -356,10 +351,10 @@ def count_bytes(exchange, steps):
     return state.bytes_sent, sum(sent), state.dense_bytes
 
 
-def residuals_and_gradients(exchange):
+def residuals_and_gradients():
     """Returns the sums of the gradients of three steps before and after the exchange, and the state."""
     rank = dist.get_rank()
-    ddp, state = hooked("topk(0.1)", network(), exchange)
+    ddp, state = hooked("topk(0.1)", network())
     sent = {name: np.zeros_like(value) for name, value in parameters(ddp.module).items()}
     own = {name: np.zeros_like(value) for name, value in parameters(ddp.module).items()}
     for step in range(3):

@@ -22,9 +22,6 @@ def assert_equal_ranks(results):
         assert_same(results[0]["parameters"], other["parameters"])
 
 
-exchanges = pytest.mark.parametrize("exchange", ["gather", "two_phase"])
-
-
 def add_up(states, prefix, like):
     """Returns the sums over ranks of the residuals of each parameter, which may be divided by rows."""
     sums = {name: np.zeros_like(array) for name, array in like.items()}
@@ -40,10 +37,9 @@ def add_up(states, prefix, like):
 # Averages --------------------------------------------------------------------------------------------------
 
 
-@exchanges
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
-def test_identity_gives_the_mean_in_the_order_of_ranks_bit_for_bit(ranks, dtype, exchange):
-    results = ranks.run(ddp_jobs.mean_and_its_parts, dtype, exchange)
+def test_identity_gives_the_mean_in_the_order_of_ranks_bit_for_bit(ranks, dtype):
+    results = ranks.run(ddp_jobs.mean_and_its_parts, dtype)
     for name in results[0][0]:
         total = np.zeros_like(results[0][0][name])
         for own, _ in results:
@@ -53,13 +49,12 @@ def test_identity_gives_the_mean_in_the_order_of_ranks_bit_for_bit(ranks, dtype,
             np.testing.assert_array_equal(averaged[name], mean, err_msg=name)
 
 
-@exchanges
-def test_residuals_are_the_parts_that_were_not_sent(ranks, exchange):
-    results = ranks.run(ddp_jobs.residuals_and_gradients, exchange)
+def test_residuals_are_the_parts_that_were_not_sent(ranks):
+    results = ranks.run(ddp_jobs.residuals_and_gradients)
     states = [state for _, _, state in results]
     mean = results[0][1]
     waiting, waiting_means = (add_up(states, prefix, mean) for prefix in ("codec/", "mean/"))
-    assert any(array.any() for array in waiting_means.values()) == (exchange == "two_phase")
+    assert any(array.any() for array in waiting_means.values()) == (len(results) > 2)
     for name in mean:
         own = sum(own[name] for own, _, _ in results)
         found = len(results) * (mean[name] + waiting_means[name]) + waiting[name]
@@ -114,11 +109,10 @@ def test_the_division_into_buckets_changes_no_bit(ranks, other):
     assert_same(several[0]["parameters"], one[0]["parameters"])
 
 
-@exchanges
-def test_a_parameter_that_no_rank_used_keeps_its_residuals(two_ranks, exchange):
-    results = two_ranks.run(ddp_jobs.use_heads, [["left"] * 2, ["right"] * 2], exchange)
+def test_a_parameter_that_no_rank_used_keeps_its_residuals(ranks):
+    results = ranks.run(ddp_jobs.use_heads, [["left"] * 4, ["right"] * 4])
     kept = {name.partition("/")[0] for (_, before), _ in results for name in before if "/left.w" in name}
-    assert kept == ({"codec"} if exchange == "gather" else {"codec", "mean"})
+    assert kept == ({"codec"} if len(results) == 2 else {"codec", "mean"})
     for (_, before), (gradients, after) in results:
         assert gradients["left.weight"] is None
         for name in before:
@@ -127,9 +121,8 @@ def test_a_parameter_that_no_rank_used_keeps_its_residuals(two_ranks, exchange):
                 np.testing.assert_array_equal(after[name], before[name])
 
 
-@exchanges
-def test_a_rank_that_did_not_use_a_parameter_gets_the_mean_of_those_that_did(two_ranks, exchange):
-    results = two_ranks.run(ddp_jobs.use_heads, [["left", "right"]], exchange)
+def test_a_rank_that_did_not_use_a_parameter_gets_the_mean_of_those_that_did(ranks):
+    results = ranks.run(ddp_jobs.use_heads, [["left", "right", "right", "right"]])
     (left, mine), (right, theirs) = results[0][0], results[1][0]
     assert left["left.weight"].any()
     np.testing.assert_array_equal(left["left.weight"], right["left.weight"])
@@ -162,14 +155,6 @@ def test_a_restarted_job_continues_with_the_same_bits(ranks, encoder):
         assert_same(one["saved"]["state"], other["saved"]["state"])
 
 
-def test_the_state_of_another_exchange_is_refused(start):
-    saved = start(4).run(digits.train, "topk(0.05)", 2)
-    states = [result["saved"]["state"] for result in saved]
-    assert start(4).run(ddp_jobs.load_the_state, states, "auto") == [None] * 4
-    for error in start(4).run(ddp_jobs.load_the_state, states, "gather"):
-        assert "is of exchange='two_phase', and this is 'gather'" in error
-
-
 # Warm-up and bytes -----------------------------------------------------------------------------------------
 
 
@@ -180,9 +165,8 @@ def test_the_warm_up_is_plain_ddp(ranks):
     assert (warm[0]["bytes"], warm[0]["dense bytes"]) == (0, 0)
 
 
-@exchanges
-def test_all_bytes_are_counted(ranks, exchange):
-    results = ranks.run(ddp_jobs.count_bytes, exchange, 3)
+def test_all_bytes_are_counted(ranks):
+    results = ranks.run(ddp_jobs.count_bytes, 3)
     count = len(results)
     dense = 3 * 4 * sum(p.numel() for p in digits.network().parameters())
     for counted, sent, of_dense in results:
@@ -190,54 +174,43 @@ def test_all_bytes_are_counted(ranks, exchange):
         assert of_dense == 2 * (count - 1) * dense // count
 
 
-def test_auto_takes_the_exchange_that_sends_less(start):
-    for count in (2, 3, 4):
-        sent = {
-            exchange: sum(counted for counted, _, _ in start(count).run(ddp_jobs.count_bytes, exchange, 1))
-            for exchange in ("auto", "gather", "two_phase")
-        }
-        assert sent["auto"] == min(sent["gather"], sent["two_phase"])
-
-
 # Errors ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("exchange", "of_mean", "damage", "words"),
+    ("count", "of_mean", "damage", "words"),
     [
-        ("gather", False, ddp_jobs.cut_short, "rank 1, tensor '0.weight"),
-        ("gather", False, ddp_jobs.blown_up, "rank 1, parameter '0.weight': it announces a payload of 100"),
-        ("gather", False, None, "rank 1 could not encode: NonFiniteError: array '"),
+        (2, False, ddp_jobs.cut_short, "rank 1, tensor '0.weight"),
+        (2, False, ddp_jobs.blown_up, "rank 1, parameter '0.weight': it announces a payload of 100"),
+        (2, False, None, "rank 1 could not encode: NonFiniteError: array '"),
         (
-            "gather",
+            2,
             False,
             ddp_jobs.out_of_memory,
             "rank 1 could not average gradients: OutOfMemoryError: no memory",
         ),
         (
-            "two_phase",
+            4,
             False,
             ddp_jobs.cut_short,
             "rank 0 could not encode: PayloadError: rank 1, tensor '0.",
         ),
-        ("two_phase", False, ddp_jobs.blown_up, "rank 1, parameter '0.weight[0:"),
-        ("two_phase", False, None, "rank 1 could not encode: NonFiniteError: array '"),
-        ("two_phase", True, ddp_jobs.cut_short, "rank 1, tensor '"),
-        ("two_phase", True, ddp_jobs.blown_up, "it announces a payload of 100"),
+        (4, False, ddp_jobs.blown_up, "rank 1, parameter '0.weight[0:"),
+        (4, False, None, "rank 1 could not encode: NonFiniteError: array '"),
+        (4, True, ddp_jobs.cut_short, "rank 1, tensor '"),
+        (4, True, ddp_jobs.blown_up, "it announces a payload of 100"),
         (
-            "two_phase",
+            4,
             True,
             ddp_jobs.out_of_memory,
             "rank 1 could not average gradients: OutOfMemoryError: no memory",
         ),
     ],
 )
-def test_an_error_of_one_rank_is_one_of_all_and_the_step_can_be_skipped(
-    ranks, exchange, of_mean, damage, words
-):
+def test_an_error_of_one_rank_is_one_of_all_and_the_step_can_be_skipped(start, count, of_mean, damage, words):
     bad_step = 3
-    expected = ranks.run(ddp_jobs.train_without_step, 6, bad_step, exchange)
-    results = ranks.run(ddp_jobs.train_through_an_error, damage, 6, bad_step, exchange, of_mean)
+    expected = start(count).run(ddp_jobs.train_without_step, 6, bad_step)
+    results = start(count).run(ddp_jobs.train_through_an_error, damage, 6, bad_step, of_mean)
     for (errors, parameters, steps, residuals), (others, other_residuals) in zip(
         results, expected, strict=True
     ):
@@ -262,7 +235,6 @@ def test_what_a_rank_announces_is_bounded(two_ranks):
 @pytest.mark.parametrize(
     ("name", "values", "words"),
     [
-        ("exchange", ["two_phase", "gather", "auto"], "'exchange' is two_phase on rank 0 and rank 2, gather"),
         ("warmup_steps", [0, 2, 0], "'the rest of the warm-up' is 0 steps on rank 0 and rank 2, 2 steps on"),
         ("encoder", ["topk(0.1)", {"missing": "topk(0.1)"}, "topk(0.1)"], "rule for 'missing' matches no"),
         ("encoder", ["topk(0.1)", {"missing": "topk(0.1)"}], "rule for 'missing' matches no"),
@@ -358,16 +330,14 @@ def test_a_state_of_another_encoder_is_refused_and_nothing_changes(two_ranks):
     without = {key: tensor for key, tensor in saved.items() if key != "rank 0/codec/codec"}
     with pytest.raises(StateError, match="has the key 'codec'"):
         state.load_state_dict(without)
-    for damage in ({"rank 0/step": torch.tensor(-5)}, {"rank 0/two_phase": torch.tensor(7)}):
-        with pytest.raises(StateError, match="the state is damaged"):
-            state.load_state_dict(saved | damage)
+    with pytest.raises(StateError, match="the state is damaged"):
+        state.load_state_dict(saved | {"rank 0/step": torch.tensor(-5)})
     assert state.step == 2
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"exchange": "ring"}, "it must be 'auto', 'gather' or 'two_phase'"),
         ({"module": digits.network().state_dict()}, "is no module; pass the model that DDP wraps"),
         ({"warmup_steps": 1.5}, "warmup_steps is 1.5; it must be a whole number of at least 0"),
         ({"warmup_steps": -1}, "warmup_steps is -1; it must be a whole number of at least 0"),
