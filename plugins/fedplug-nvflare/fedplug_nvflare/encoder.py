@@ -186,7 +186,7 @@ class FedplugEncoder(WeightFilter):
                 self.log_info(fl_ctx, f"sent exactly, {reason}: {', '.join(names)}")
         sent = sum(map(len, payloads.values()))
         exact = sum(len(payloads[name]) for names in exactly.values() for name in names)
-        dense = sum(array.nbytes for array in dxo.data.values())
+        dense = sum(getattr(x, "nbytes", 8) for x in dxo.data.values())  # a Python number is a float64
         self.log_info(
             fl_ctx,
             f"update {receipt}: {sent} bytes instead of {dense} ({sent / max(dense, 1):.2%}), "

@@ -56,6 +56,11 @@ def test_a_difference_becomes_payloads_that_any_fedplug_reads(encoder: FedplugEn
     assert sent.get_meta_prop("NUM_STEPS_CURRENT_ROUND") == 3
 
 
+def test_an_update_may_have_numbers(encoder: FedplugEncoder) -> None:
+    sent = from_shareable(send(encoder, contexts.result({**UPDATE, "intercept": 0.5})))
+    assert fedplug.decode(sent.data["intercept"]) == 0.5
+
+
 def test_payloads_pass_nvflares_serialization_unchanged(encoder: FedplugEncoder) -> None:
     sent = send(encoder, contexts.result(UPDATE))
     assert from_shareable(fobs.loads(fobs.dumps(sent))).data == from_shareable(sent).data
