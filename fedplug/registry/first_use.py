@@ -11,7 +11,7 @@ __all__ = ["imported_on_first_use"]
 
 
 def imported_on_first_use(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Returns the ``__getattr__`` of a package.
+    """Returns the ``__getattr__`` of a package. It also finds modules, such as ``fedplug.errors``.
 
     Args:
         package: The name of the package.
@@ -19,10 +19,17 @@ def imported_on_first_use(package: str, homes: Mapping[str, str]) -> Callable[[s
     """
 
     def find(name: str) -> object:
-        if name not in homes:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        home = importlib.import_module(homes[name])
-        value = home if homes[name] == f"{package}.{name}" else getattr(home, name)
+        own = f"{package}.{name}"
+        missing = AttributeError(f"module {package!r} has no attribute {name!r}")
+        if name not in homes and name.startswith("_"):
+            raise missing
+        try:
+            home = importlib.import_module(homes.get(name, own))
+        except ModuleNotFoundError as error:
+            if name in homes or error.name != own:
+                raise
+            raise missing from None
+        value = home if homes.get(name, own) == own else getattr(home, name)
         setattr(sys.modules[package], name, value)  # later accesses find it directly
         return value
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -207,6 +209,22 @@ def test_every_public_name_is_there():
     for name in fedplug.__all__:
         assert getattr(fedplug, name) is not None
         assert name in dir(fedplug)
+
+
+def test_every_part_is_an_attribute_before_anything_is_imported():
+    parts = [
+        "codecs",
+        "differences",
+        "encoders",
+        "errors",
+        "schedules",
+        "secure",
+        "stores",
+        "versions",
+        "wire",
+    ]
+    program = "import fedplug\n" + "\n".join(f"fedplug.{part}" for part in parts)
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error():
