@@ -175,7 +175,6 @@ def test_a_damaged_description_of_a_folder_is_named(config, tmp_path, text) -> N
     ("old", "new", "error", "message"),
     [
         ("topk(0.05)", "topp(0.05)", UnknownNameError, r"run 'sparse': unknown .*did you mean 'topk'"),
-        ("bfp(5)", "bpf(5)", UnknownNameError, r"run 'sparse': unknown .*did you mean 'bfp'"),
         ("rounds = 3", "rounds = 3\nstore = 'sqlit'", UnknownNameError, "did you mean 'sqlite'"),
         ("*/bias", "*/bais", ConfigError, r"'\*/bais' matches no tensor"),
     ],

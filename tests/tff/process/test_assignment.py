@@ -35,20 +35,10 @@ def test_a_keras_models_variables_are_called_as_its_layers_however_often_it_was_
         ]
 
 
-def test_each_tensor_is_encoded_by_its_rule(model_fn, sgd, dataset):
+def test_each_tensor_is_encoded_by_its_rule(model_fn, sgd):
     process = build_weighted_fed_avg(model_fn, sgd, encoder=RULES, min_size=0)
     assert encoders_of(process) == ["sparse/1", "identity/1", "sparse/1+qsgd/1", "identity/1"]
-    start = process.initialize()
-    output = process.next(start, [dataset(1)], [process.initialize_client()])
-    changed = [
-        int(np.count_nonzero(np.asarray(a) != np.asarray(b)))
-        for a, b in zip(
-            output["state"].global_model_weights.trainable, start.global_model_weights.trainable, strict=True
-        )
-    ]
-    assert changed[0] == 32
-    assert changed[2] <= 40
-    kept = [sorted(state) for state in output["client_states"][0]]
+    kept = [sorted(state) for state in process.initialize_client()]
     assert kept == [["residual"], [], ["residual"], []]
 
 

@@ -140,11 +140,6 @@ def counted_by_a_table() -> tf.data.Dataset:
     return numbers().map(count)
 
 
-def drawn_from_a_generator() -> tf.data.Dataset:
-    generator = tf.random.Generator.from_seed(3)
-    return numbers().map(lambda number: number + generator.uniform([], 0, 1000, tf.int64))
-
-
 def one_part_twice() -> tf.data.Dataset:
     part = numbers().shuffle(8, seed=1)
     return part.concatenate(part)
@@ -154,16 +149,13 @@ NOT_FUSED = tf.data.Options()
 NOT_FUSED.experimental_optimization.shuffle_and_repeat_fusion = False
 
 KEEPING_STATE = {
-    "shuffle": lambda: numbers().shuffle(8, seed=1),
     "shuffle and repeat": lambda: numbers().shuffle(8, seed=1).repeat(2),
     "not fused": lambda: numbers().shuffle(8, seed=1).repeat(2).with_options(NOT_FUSED),
     "cache of a shuffle": lambda: numbers().shuffle(8, seed=1).cache().repeat(2),
     "one part twice": one_part_twice,
-    "random": lambda: Dataset.random(5, rerandomize_each_iteration=True).take(4).repeat(2),
     "random operations": lambda: numbers().map(lambda i: i + tf.random.uniform([], 0, 99, tf.int64, seed=3)),
     "variable": counted_by_a_variable,
     "table": counted_by_a_table,
-    "random generator": drawn_from_a_generator,
 }
 
 

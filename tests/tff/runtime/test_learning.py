@@ -66,9 +66,8 @@ def rounds(process, data, count=2):
     return run
 
 
-@pytest.mark.parametrize("loop", list(tff.learning.LoopImplementation), ids=lambda loop: loop.name)
-def test_federated_averaging_of_a_keras_model_with_both_client_loops(same_on_both, loop):
-    process = algorithms.build_weighted_fed_avg(keras_model, sgd(), sgd(1.0), loop_implementation=loop)
+def test_federated_averaging_of_a_keras_model_with_the_loop_of_tff(same_on_both):
+    process = algorithms.build_weighted_fed_avg(keras_model, sgd(), sgd(1.0))
     same_on_both(rounds(process, CLIENTS), TRAINING)
 
 
@@ -90,34 +89,9 @@ def test_a_state_of_one_runtime_goes_into_the_other(inprocess, native, functiona
         np.testing.assert_allclose(two_rounds(*mixed), expected, rtol=TRAINING)
 
 
-@pytest.mark.parametrize(
-    "build",
-    [
-        lambda model: algorithms.build_weighted_fed_avg_with_optimizer_schedule(
-            model, lambda round_num: 0.1 / tf.cast(round_num + 1, tf.float32), sgd
-        ),
-        lambda model: algorithms.build_weighted_mime_lite(model, sgd()),
-        algorithms.build_fed_sgd,
-    ],
-    ids=["optimizer schedule", "mime_lite", "fed_sgd"],
-)
-def test_algorithms_on_a_functional_model(same_on_both, functional_model, build):
-    same_on_both(rounds(build(functional_model), CLIENTS), TRAINING)
-
-
-def test_k_means(same_on_both):
-    points = [client.unbatch().map(lambda example: example["x"]) for client in CLIENTS]
-    process = algorithms.build_fed_kmeans(2, (4,), random_seed=(1, 2))
-    same_on_both(rounds(process, points), TRAINING)
-
-
-def test_federated_evaluation(same_on_both):
-    process = algorithms.build_fed_eval(keras_model)
-
-    def evaluate():
-        return process.next(process.initialize(), CLIENTS).metrics
-
-    same_on_both(evaluate, TRAINING)
+def test_mime_lite_of_a_functional_model(same_on_both, functional_model):
+    process = algorithms.build_weighted_mime_lite(functional_model, sgd())
+    same_on_both(rounds(process, CLIENTS), TRAINING)
 
 
 def of_ids(process):
@@ -127,11 +101,6 @@ def of_ids(process):
         data.dataset_computation, process
     )
     return composed, data.client_ids
-
-
-def test_data_sets_made_within_the_computation(same_on_both, functional_model):
-    process, ids = of_ids(algorithms.build_weighted_fed_avg(functional_model, sgd()))
-    same_on_both(rounds(process, ids), TRAINING)
 
 
 @pytest.mark.usefixtures("on_inprocess")

@@ -88,17 +88,9 @@ def round_of_work(values):
     return tff.federated_mean(tff.federated_map(work, values))
 
 
-@pytest.mark.parametrize(
-    "end",
-    [
-        "raise ValueError",
-        pytest.param("sys.exit(3)", marks=pytest.mark.slow),
-        pytest.param("os.kill(os.getpid(), signal.SIGINT)", marks=pytest.mark.slow),
-    ],
-)
-def test_a_worker_that_tff_started_itself_ends_with_the_program(end: str) -> None:
+def test_a_worker_that_tff_started_itself_ends_with_the_program() -> None:
     program = """
-        import os, signal, subprocess, sys
+        import subprocess
 
         class Printed(subprocess.Popen):
             def __init__(self, *arguments, **options):
@@ -115,8 +107,9 @@ def test_a_worker_that_tff_started_itself_ends_with_the_program(end: str) -> Non
             return x + 1
 
         assert add_one(1) == 2  # on TFF's default runtime
+        raise ValueError
     """
-    code = textwrap.dedent(program) + end
+    code = textwrap.dedent(program)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert wait_until_gone(int(done.stdout.split()[0]))
@@ -131,7 +124,7 @@ def test_a_worker_killed_at_any_point_of_a_round_changes_no_result(total):
         round_of_work(values)
         duration = time.monotonic() - begin
         workers = set()
-        for _ in range(6):
+        for _ in range(3):
             victim = handle.context.worker.pid
             workers.add(victim)
             killer = threading.Timer(rng.uniform(0, duration), os.kill, [victim, signal.SIGKILL])
@@ -140,7 +133,7 @@ def test_a_worker_killed_at_any_point_of_a_round_changes_no_result(total):
             killer.join()
             assert wait_until_gone(victim)
             assert total([1, 2]) == 5
-        assert len(workers) == 6
+        assert len(workers) == 3
 
 
 def test_a_worker_that_dies_again_and_again_is_an_error(monkeypatch, total):

@@ -102,10 +102,9 @@ def test_the_training_loop_of_tff_resumes_from_the_store(process, client_data, t
     assert second[0][1]["aggregator"]["payloads"] == 2
 
 
-def test_the_lines_on_the_page_about_runtimes_run(build, client_data) -> None:
+def test_the_lines_on_the_page_about_runtimes_run(process, client_data) -> None:
     page = (Path(__file__).parents[3] / "docs" / "runtime.md").read_text(encoding="utf-8")
     first, second = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    process = build("qsgd(8)")
     with use_runtime("inprocess"):
         names = {"process": process, "rounds": 1, "tff": tff}
         exec(first, names)
