@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 
 from benchmarks import feedback
-from benchmarks.feedback import LAST, ROUNDS, SEEDS, TASKS, Way, first_model
+from benchmarks.feedback import LAST, ROUNDS, SEEDS, TASKS, first_model
 from fedplug.diagnostics.environment import environment
 
 RESULTS = feedback.RESULTS.with_name("auto.md")
@@ -37,7 +37,7 @@ def cell(task: str, width: int, encoder: str, part: float) -> str:
     found = []
     for seed in SEEDS:
         data = TASKS[task](seed)._replace(hidden=width)
-        found.append(feedback.train(data, Way(encoder), part, seed))
+        found.append(feedback.train(data, encoder, part, seed))
     accuracies, sizes = zip(*found, strict=True)
     mean, spread = statistics.fmean(accuracies), statistics.stdev(accuracies)
     dense = sum(array.nbytes for array in first_model(data, 0).values())

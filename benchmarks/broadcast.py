@@ -12,11 +12,9 @@ from __future__ import annotations
 import argparse
 import collections
 import datetime
-import itertools
 import math
 import statistics
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +22,7 @@ import numpy as np
 import tensorflow_federated as tff
 
 import fedplug
+from benchmarks.feedback import Array, Model, network, scores, step
 from fedplug.diagnostics.environment import environment
 from fedplug.tff.experiment.config import DataConfig
 from fedplug.tff.experiment.data import load_data
@@ -71,8 +70,6 @@ Commit daa260f also measured broadcasts of differences: `topk`, `stc` and `artem
 a `bfp` row has at least its accuracy in fewer bytes.
 """
 
-Weights = list[np.ndarray[Any, Any]]
-
 
 class Result(NamedTuple):
     """The factor by which a training saves bytes, and the accuracy in percent."""
@@ -82,39 +79,12 @@ class Result(NamedTuple):
     accuracy: float
 
 
-def initial(sizes: Sequence[int], generator: np.random.Generator) -> Weights:
-    """Kernels after Glorot and Bengio, and biases of 0."""
-    weights: Weights = []
-    for rows, columns in itertools.pairwise(sizes):
-        limit = math.sqrt(6 / (rows + columns))
-        weights += [generator.uniform(-limit, limit, (rows, columns)), np.zeros(columns)]
-    return [each.astype(np.float32) for each in weights]
-
-
-def layers(weights: Weights, x: np.ndarray[Any, Any]) -> Weights:
-    """The activations of every layer; the last are logits."""
-    found = [x]
-    for place in range(0, len(weights), 2):
-        z = found[-1] @ weights[place] + weights[place + 1]
-        found.append(np.maximum(z, 0) if place < len(weights) - 2 else z)
-    return found
-
-
-def learn(weights: Weights, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], rate: float) -> Weights:
-    """Runs one pass of SGD with cross-entropy."""
-    weights = [each.copy() for each in weights]
+def learn(model: Model, x: Array, y: Array, rate: float) -> Model:
+    """Returns the difference that one pass of SGD makes."""
+    learned = {name: array.copy() for name, array in model.items()}
     for begin in range(0, len(y), BATCH):
-        labels, found = y[begin : begin + BATCH], layers(weights, x[begin : begin + BATCH])
-        odds = np.exp(found[-1] - found[-1].max(axis=1, keepdims=True))
-        slope = odds / odds.sum(axis=1, keepdims=True)
-        slope[np.arange(len(labels)), labels] -= 1
-        slope /= len(labels)
-        for place in range(len(weights) - 2, -1, -2):
-            before = (slope @ weights[place].T) * (found[place // 2] > 0)
-            weights[place] -= rate * (found[place // 2].T @ slope)
-            weights[place + 1] -= rate * slope.sum(axis=0)
-            slope = before
-    return weights
+        step(learned, x[begin : begin + BATCH], y[begin : begin + BATCH], rate)
+    return {name: learned[name] - array for name, array in model.items()}
 
 
 def train(task: Task, broadcast: GraphBroadcaster | None, rounds: int, seed: int) -> Result:
@@ -123,17 +93,18 @@ def train(task: Task, broadcast: GraphBroadcaster | None, rounds: int, seed: int
     generator, ids = np.random.default_rng(seed), sorted(data.clients)
     x, y = (np.asarray(part) for part in data.test)
     x = x.reshape(len(x), -1)
-    model = initial([x.shape[1], *task.hidden, 10], generator)
-    dense = sum(each.nbytes for each in model)
+    model = network([x.shape[1], *task.hidden, 10], generator)
+    dense = sum(each.nbytes for each in model.values())
     state = broadcast and broadcast.init()
     heard: dict[str, Any] = collections.defaultdict(lambda: broadcast and broadcast.init_client())
     sent, accuracies = [], []
     for number in range(rounds):
         chosen, received, bytes_sent = generator.choice(ids, SAMPLED, replace=False), model, 0
         if broadcast is not None:
-            published = broadcast.publish(tuple(model), state)
-            state, received = published["state"], [np.asarray(w) for w in published["state"]["sent"]]
-        total, weight = [np.zeros_like(each) for each in model], 0
+            published = broadcast.publish(tuple(model.values()), state)
+            state = published["state"]
+            received = dict(zip(model, map(np.asarray, state["sent"]), strict=True))
+        total, weight = {name: np.zeros_like(each) for name, each in model.items()}, 0
         for client in chosen:
             if broadcast is None:
                 bytes_sent += dense
@@ -143,12 +114,12 @@ def train(task: Task, broadcast: GraphBroadcaster | None, rounds: int, seed: int
                 bytes_sent += int(caught_up["downlink_bytes"])
             own_x, own_y = (np.asarray(part) for part in data.clients[client])
             order = np.random.default_rng([seed, number, ids.index(client)]).permutation(len(own_y))
-            learned = learn(received, own_x[order].reshape(len(order), -1), own_y[order], task.rate)
-            total = [t + len(order) * (a - b) for t, a, b in zip(total, learned, received, strict=True)]
+            update = learn(received, own_x[order].reshape(len(order), -1), own_y[order], task.rate)
+            total = {name: each + len(order) * update[name] for name, each in total.items()}
             weight += len(order)
-        model = [(w + t / weight).astype(np.float32) for w, t in zip(model, total, strict=True)]
+        model = {name: (w + total[name] / weight).astype(np.float32) for name, w in model.items()}
         sent.append(bytes_sent)
-        accuracies.append(float((layers(model, x)[-1].argmax(axis=1) == y).mean()))
+        accuracies.append(float((scores(model, x)[1].argmax(axis=1) == y).mean()))
     everything = dense * SAMPLED
     return Result(
         everything * rounds / sum(sent),
@@ -157,13 +128,13 @@ def train(task: Task, broadcast: GraphBroadcaster | None, rounds: int, seed: int
     )
 
 
-def first_model(task: Task) -> Weights:
+def first_model(task: Task) -> list[Array]:
     """An initial model, which gives the shapes."""
     features = math.prod(load_data(DataConfig(source=task.source), 0).test[0].shape[1:])
-    return initial([features, *task.hidden, 10], np.random.default_rng(0))
+    return list(network([features, *task.hidden, 10], np.random.default_rng(0)).values())
 
 
-def built(expression: str, model: Weights) -> GraphBroadcaster:
+def built(expression: str, model: list[Array]) -> GraphBroadcaster:
     value_type = tff.to_type(tuple(tff.TensorType(each.dtype, each.shape) for each in model))
     encoder = model_encoder(fedplug.encoder(expression), value_type, 64)
     return GraphBroadcaster(value_type, encoder, "fused")

@@ -14,7 +14,7 @@ from __future__ import annotations
 import datetime
 import itertools
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -83,9 +83,12 @@ TASKS: dict[str, Callable[[int], Task]] = {"digits": digits, "Synthetic(1, 1)": 
 
 
 def first_model(task: Task, seed: int) -> Model:
-    """Glorot's uniform weights, and biases of zero."""
     widths = [task.test[0].shape[1], *([task.hidden] if task.hidden else []), CLASSES]
-    generator = np.random.default_rng(seed)
+    return network(widths, np.random.default_rng(seed))
+
+
+def network(widths: Sequence[int], generator: np.random.Generator) -> Model:
+    """Glorot's uniform weights, and biases of zero."""
     model: Model = {}
     for place, (rows, columns) in enumerate(itertools.pairwise(widths)):
         limit = np.sqrt(6 / (rows + columns))
