@@ -264,7 +264,7 @@ class ClaimsAFixedSize(Pipeline):
 
     @property
     def capabilities(self):
-        return dataclasses.replace(super().capabilities, fixed_size=True)
+        return dataclasses.replace(super().capabilities, fixed_size=True, executes_on=("numpy",))
 
 
 class MissesItsBound(Whole):

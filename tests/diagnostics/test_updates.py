@@ -103,11 +103,6 @@ def test_an_update_is_the_difference_that_was_added(save):
     assert found.left_out == ("step",)
 
 
-def test_an_update_between_two_npy_files(save):
-    found = update_between_files(save("old.npy", KERNEL), save("new.npy", 2 * KERNEL))
-    assert np.array_equal(found.arrays["array"], KERNEL)
-
-
 def test_an_update_of_bfloat16_is_rounded_once(tmp_path):
     old, new = KERNEL.astype(ml_dtypes.bfloat16), (KERNEL + 0.01).astype(ml_dtypes.bfloat16)
     for name, array in (("old", old), ("new", new)):

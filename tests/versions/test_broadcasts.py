@@ -162,12 +162,6 @@ def test_arrays_of_dtypes_without_an_encoder_are_sent_exactly(encoder, dtype):
     assert fedplug.Receiver().apply(server.message())
 
 
-def test_a_model_of_float8_alone_is_sent_exactly():
-    server, receiver = fedplug.Broadcaster(), fedplug.Receiver()
-    server.publish({"weights": np.arange(600).astype(ml_dtypes.float8_e4m3fn)})
-    assert_same_bits(receiver.apply(server.message()), server.model)
-
-
 def test_a_model_with_other_arrays_is_sent_whole():
     server, receiver = fedplug.Broadcaster(), fedplug.Receiver()
     version = server.publish(model())
@@ -186,15 +180,6 @@ def test_a_restarted_server_recognizes_receivers_of_the_same_model():
     assert kind_of(after.message(receiver.version)) == "same"
     after.publish(model(step=1))
     assert kind_of(after.message(receiver.version)) == "changes"
-    assert_same_bits(receiver.apply(after.message(receiver.version)), after.model)
-
-
-def test_a_restarted_server_with_another_model_sends_it_whole():
-    before, receiver = fedplug.Broadcaster(), fedplug.Receiver()
-    before.publish(model())
-    receiver.apply(before.message())
-    after = fedplug.Broadcaster()
-    after.publish(model(seed=1))
     assert_same_bits(receiver.apply(after.message(receiver.version)), after.model)
 
 
