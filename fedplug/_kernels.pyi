@@ -800,24 +800,6 @@ def crc32(data: ByteBuffer) -> int:
         ArgumentError: ``data`` is not C-contiguous.
     """
 
-def from_dlpack(array: object) -> Values:
-    """Returns a NumPy array on the memory of another library's array (PyTorch, JAX), without a copy.
-
-    Unlike :func:`numpy.from_dlpack`, it also accepts bfloat16.
-
-    Args:
-        array: An object with ``__dlpack__`` on the CPU, C-contiguous, of integers, bool, float16, bfloat16,
-            float32 or float64.
-
-    Returns:
-        An array of the same shape, which keeps the memory alive. It is read-only if the exporter says so, and
-        if the exporter is older than DLPack 1.0 and cannot say.
-
-    Raises:
-        ArgumentError: ``array`` does not meet these requirements, or its library does not export it (a
-            PyTorch tensor that requires a gradient). The message names the value to pass instead.
-    """
-
 def empty(shape: tuple[int, ...], dtype: DType) -> Values:
     """Returns a C-contiguous array with undefined contents, as memory for a result.
 

@@ -15,7 +15,6 @@ void RegisterRandom(pybind11::module_& module);
 void RegisterValueCode(pybind11::module_& module);
 void RegisterLowRank(pybind11::module_& module);
 void RegisterContainer(pybind11::module_& module);
-void RegisterDLPack(pybind11::module_& module);
 void RegisterSystem(pybind11::module_& module);
 
 }  // namespace fedplug::python
@@ -35,6 +34,5 @@ PYBIND11_MODULE(_kernels, module, pybind11::mod_gil_not_used()) {
   fedplug::python::RegisterValueCode(module);
   fedplug::python::RegisterLowRank(module);
   fedplug::python::RegisterContainer(module);
-  fedplug::python::RegisterDLPack(module);
   fedplug::python::RegisterSystem(module);
 }

@@ -8,6 +8,7 @@
 #include "python/gil.h"
 #include "python/new_container.h"
 #include "python/numbers.h"
+#include "python/run.h"
 
 namespace fedplug::python {
 namespace {

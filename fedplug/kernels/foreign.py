@@ -10,7 +10,6 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug._kernels import from_dlpack
 from fedplug.errors import ArgumentError
 
 __all__ = ["read_array", "require_dense", "require_names", "require_output"]
@@ -63,10 +62,12 @@ def read_array(value: object) -> NDArray[np.generic]:
         if "torch" in sys.modules and isinstance(value, sys.modules["torch"].Tensor):
             require_dense(value)
             return _of_tensor(value.detach().resolve_conj().resolve_neg().contiguous())
-        if hasattr(value, "__dlpack__") and not _has_array_of_its_dtype(value):
-            return from_dlpack(value)
+        if hasattr(value, "__dlpack_device__"):
+            _require_host(value)
         if hasattr(value, "__array__") or isinstance(value, int | float):
             return np.asarray(value)
+        if hasattr(value, "__dlpack__"):
+            return np.from_dlpack(value)
     except ArgumentError:
         raise
     except Exception as error:  # other libraries have their own error types
@@ -88,37 +89,36 @@ def _of_tensor(tensor: Any) -> NDArray[np.generic]:
     """Returns an array on the memory of a dense contiguous tensor of PyTorch.
 
     Raises:
-        ArgumentError: The tensor is on a device, or NumPy and ml_dtypes lack its dtype.
+        TypeError: The tensor is on a device, or NumPy and ml_dtypes lack its dtype.
     """
     name = str(tensor.dtype).removeprefix("torch.")
     if name not in _BY_BYTES:
-        return from_dlpack(tensor)
-    data = from_dlpack(tensor.reshape(-1).view(sys.modules["torch"].uint8))
+        return tensor.numpy()  # type: ignore[no-any-return]
+    data = tensor.reshape(-1).view(sys.modules["torch"].uint8).numpy()
     return data.view(_BY_BYTES[name]).reshape(tuple(tensor.shape))
 
 
 _BY_BYTES = {
-    name: np.dtype(getattr(ml_dtypes, name, name))
+    name: np.dtype(getattr(ml_dtypes, name))
     for name in (
-        *("complex64", "complex128", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"),
+        *("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"),
         *("float8_e8m0fnu", "int2", "int4", "uint2", "uint4"),
     )
-    if hasattr(ml_dtypes, name) or name.startswith("complex")
+    if hasattr(ml_dtypes, name)
 }
-"""Dtypes of PyTorch whose elements are read as bytes, because `from_dlpack` does not know them."""
+"""Dtypes of PyTorch whose elements are read as bytes, because ``Tensor.numpy`` does not know them."""
 
 
 _CPU = 1
 """The CPU as a device type of DLPack."""
 
 
-def _has_array_of_its_dtype(value: object) -> bool:
-    """Returns whether ``__array__`` of a value on the CPU knows its dtype, and `from_dlpack` does not."""
-    dtype = getattr(value, "dtype", None)
-    if not isinstance(dtype, np.dtype) or dtype.name not in _BY_BYTES or not hasattr(value, "__array__"):
-        return False
-    find_device = getattr(value, "__dlpack_device__", lambda: (_CPU, 0))  # older JAX has none
-    return bool(find_device()[0] == _CPU)
+def _require_host(value: Any) -> None:
+    device = value.__dlpack_device__()[0]
+    if device != _CPU:
+        raise ArgumentError(
+            f"the array is on a device of DLPack type {device}, not on the CPU; copy it to the CPU first"
+        )
 
 
 def require_dense(tensor: Any) -> None:

@@ -95,6 +95,32 @@ def test_objects_with_array_are_read_without_a_copy():
     assert payload_of(Exporter(x.T)) == payload_of(x.T)
 
 
+class OnDevice(Exporter):
+    """An array with ``__dlpack__`` on the device of a type of DLPack, and perhaps without ``__array__``."""
+
+    def __init__(self, array, device):
+        super().__init__(array)
+        self.device = device
+
+    def __dlpack_device__(self):
+        return self.device, 0
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+
+class WithoutArray(OnDevice):
+    __array__ = property()
+
+
+def test_objects_with_dlpack_are_read_if_they_are_on_the_host():
+    x = np.arange(12, dtype=np.float32)
+    assert np.shares_memory(as_array(OnDevice(x, 1)), x)
+    assert np.shares_memory(as_array(WithoutArray(x, 1)), x)
+    with pytest.raises(ArgumentError, match="on a device of DLPack type 2, not on the CPU; copy it to the"):
+        as_array(OnDevice(x, 2))
+
+
 def test_subclasses_are_the_arrays_they_hold(tmp_path):
     x = np.random.default_rng(0).standard_normal((6, 10)).astype(np.float32)
     mapped = np.memmap(tmp_path / "x", np.float32, "w+", shape=x.shape)

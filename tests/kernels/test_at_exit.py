@@ -44,7 +44,6 @@ calls = [
     lambda: kernels.finite_from_bytes(x.view(np.uint8), x.dtype),
     lambda: kernels.frame_entries_of_each([indices], [n], [values], [header]),
     lambda: kernels.frame_values(x, header, "qsgd"),
-    lambda: kernels.from_dlpack(x),
     lambda: kernels.grouped_topk_residual([x, x], [zeros(), zeros()], k),
     lambda: kernels.matrix_times(matrix, right),
     lambda: kernels.random_words(n, 1, 2),
