@@ -125,43 +125,26 @@ std::vector<std::int64_t> LayerSizes() {
 }
 
 // One call for `tensors` with one k, again and again from the same residual.
-class GroupedOnDevice {
- public:
-  GroupedOnDevice(const std::vector<TensorUpdate<float>>& tensors,
-                  std::int64_t k)
-      : tensors_(tensors),
-        k_(k),
-        values_(static_cast<std::size_t>(k)),
-        indices_(static_cast<std::size_t>(k)),
-        row_splits_(tensors.size() + 1),
-        reports_(tensors.size()),
-        workspace_(cuda::GroupedTopKResidualWorkspaceBytes(tensors_.data(),
-                                                           Count())) {}
-
-  template <typename Restore>
-  double Microseconds(const Restore& restore) const {
-    return MedianMicroseconds(restore, [&] {
-      Check(cuda::GroupedTopKResidual(
-          tensors_.data(), Count(), k_, workspace_.data(), workspace_.Bytes(),
-          values_.data(), indices_.data(), row_splits_.data(), reports_.data(),
-          nullptr));
-    });
-  }
-  std::vector<float> Values() const { return values_.ToVector(); }
-
- private:
-  std::int64_t Count() const {
-    return static_cast<std::int64_t>(tensors_.size());
-  }
-
-  std::vector<TensorUpdate<float>> tensors_;
-  std::int64_t k_;
-  DeviceArray<float> values_;
-  DeviceArray<std::int32_t> indices_;
-  DeviceArray<std::int64_t> row_splits_;
-  DeviceArray<cuda::TopKReport> reports_;
-  DeviceArray<std::byte> workspace_;
-};
+template <typename Restore>
+double GroupedMicroseconds(const std::vector<TensorUpdate<float>>& tensors,
+                           std::int64_t k, const Restore& restore,
+                           std::vector<float>* selected) {
+  const auto count = static_cast<std::int64_t>(tensors.size());
+  const DeviceArray<float> values(static_cast<std::size_t>(k));
+  const DeviceArray<std::int32_t> indices(static_cast<std::size_t>(k));
+  const DeviceArray<std::int64_t> row_splits(tensors.size() + 1);
+  const DeviceArray<cuda::TopKReport> reports(tensors.size());
+  const DeviceArray<std::byte> workspace(
+      cuda::GroupedTopKResidualWorkspaceBytes(tensors.data(), count));
+  const double microseconds = MedianMicroseconds(restore, [&] {
+    Check(cuda::GroupedTopKResidual(tensors.data(), count, k, workspace.data(),
+                                    workspace.Bytes(), values.data(),
+                                    indices.data(), row_splits.data(),
+                                    reports.data(), nullptr));
+  });
+  *selected = values.ToVector();
+  return microseconds;
+}
 
 // The same numbers as a list of layers and as one tensor: equal values in equal
 // order.
@@ -190,13 +173,13 @@ TEST(CudaTimes, ListWithOneKAgainstOneTensor) {
               sizes.size(), static_cast<long long>(n));
   std::puts("         k      list  one tensor   ratio");
   for (const std::int64_t k : {n / 1000, n / 100, n / 10}) {
-    const GroupedOnDevice list(layers, k);
-    const double list_us = list.Microseconds(restore);
+    std::vector<float> of_list, of_flat;
+    const double list_us = GroupedMicroseconds(layers, k, restore, &of_list);
     const std::vector<float> left = residual.ToVector();
-    const GroupedOnDevice flat(
-        {{delta.data(), residual.data(), residual.data(), n}}, k);
-    const double flat_us = flat.Microseconds(restore);
-    EXPECT_EQ(BitsOf(list.Values()), BitsOf(flat.Values()));
+    const double flat_us = GroupedMicroseconds<decltype(restore)>(
+        {{delta.data(), residual.data(), residual.data(), n}}, k, restore,
+        &of_flat);
+    EXPECT_EQ(BitsOf(of_list), BitsOf(of_flat));
     EXPECT_EQ(BitsOf(left), BitsOf(residual.ToVector()));
     std::printf("%10lld %9.1f %11.1f %7.3f\n", static_cast<long long>(k),
                 list_us, flat_us, list_us / flat_us);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -27,7 +28,7 @@ namespace fedplug_sketch {
 namespace {
 
 constexpr std::int64_t kChunk = 1024;
-constexpr std::int64_t kLanes = 32;  // elements that are sorted side by side
+constexpr std::int64_t kLanes = 32;  // elements that are looked up together
 
 template <typename T>
 using BitsOf = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
@@ -69,32 +70,24 @@ FEDPLUG_SKETCH_CLONES void FindPlaces(std::uint64_t first, std::int64_t n,
 }
 
 // Place: where elements are in one row, and what is added there.
-#define FEDPLUG_SKETCH_LOOPS(T)                                                \
-  FEDPLUG_SKETCH_CLONES void Place(                                            \
-      const T* __restrict x, std::uint64_t first, std::int64_t n,              \
-      std::uint64_t key, std::uint64_t columns,                                \
-      std::int32_t* __restrict column, T* __restrict signed_x) {               \
-    for (std::int64_t i = 0; i < n; ++i) {                                     \
-      const auto hash = HashOf(first + static_cast<std::uint64_t>(i), key);    \
-      column[i] = ColumnOf(hash, columns);                                     \
-      signed_x[i] = Negated(x[i], MinusOf(hash));                              \
-    }                                                                          \
-  }                                                                            \
-  FEDPLUG_SKETCH_CLONES void LookUp(const T* __restrict row,                   \
-                                    const std::int32_t* __restrict column,     \
-                                    const std::uint32_t* __restrict minus,     \
-                                    std::int64_t n, T* __restrict found) {     \
-    for (std::int64_t i = 0; i < n; ++i) {                                     \
-      found[i] = Negated(row[column[i]], minus[i]);                            \
-    }                                                                          \
-  }                                                                            \
-  FEDPLUG_SKETCH_CLONES void Exchange(T* __restrict low, T* __restrict high) { \
-    for (std::int64_t i = 0; i < kLanes; ++i) {                                \
-      const T a = low[i];                                                      \
-      const T b = high[i];                                                     \
-      low[i] = b < a ? b : a;                                                  \
-      high[i] = b < a ? a : b;                                                 \
-    }                                                                          \
+#define FEDPLUG_SKETCH_LOOPS(T)                                             \
+  FEDPLUG_SKETCH_CLONES void Place(                                         \
+      const T* __restrict x, std::uint64_t first, std::int64_t n,           \
+      std::uint64_t key, std::uint64_t columns,                             \
+      std::int32_t* __restrict column, T* __restrict signed_x) {            \
+    for (std::int64_t i = 0; i < n; ++i) {                                  \
+      const auto hash = HashOf(first + static_cast<std::uint64_t>(i), key); \
+      column[i] = ColumnOf(hash, columns);                                  \
+      signed_x[i] = Negated(x[i], MinusOf(hash));                           \
+    }                                                                       \
+  }                                                                         \
+  FEDPLUG_SKETCH_CLONES void LookUp(const T* __restrict row,                \
+                                    const std::int32_t* __restrict column,  \
+                                    const std::uint32_t* __restrict minus,  \
+                                    std::int64_t n, T* __restrict found) {  \
+    for (std::int64_t i = 0; i < n; ++i) {                                  \
+      found[i] = Negated(row[column[i]], minus[i]);                         \
+    }                                                                       \
   }
 FEDPLUG_SKETCH_LOOPS(float)
 FEDPLUG_SKETCH_LOOPS(double)
@@ -149,42 +142,19 @@ std::int64_t Keep(std::int64_t n, std::int64_t, std::int64_t, std::int32_t*,
 }
 #endif
 
-// Sorts the columns of of_rows[rows * kLanes], by Batcher's merge exchange
-// (Knuth, "The art of computer programming", volume 3, 5.2.2, algorithm M).
+// The median of the rows. Equal numbers, such as -0 and 0, stay in the order of
+// the rows.
+// SHAPE: numbers[rows], whose order is lost
 template <typename T>
-void SortColumns(std::int64_t rows, T* of_rows) {
-  std::int64_t top = 1;
-  while (2 * top < rows) top *= 2;
-  for (std::int64_t p = top; p > 0 && rows > 1; p /= 2) {
-    std::int64_t distance = p;
-    std::int64_t rest = 0;
-    for (std::int64_t q = top;; q /= 2) {
-      for (std::int64_t r = 0; r + distance < rows; ++r) {
-        if ((r & p) != rest) continue;
-        Exchange(of_rows + r * kLanes, of_rows + (r + distance) * kLanes);
-      }
-      if (q == p) break;
-      distance = q - p;
-      rest = p;
+T Median(std::int64_t rows, T* numbers) {
+  for (std::int64_t r = 1; r < rows; ++r) {
+    for (std::int64_t i = r; i > 0 && numbers[i] < numbers[i - 1]; --i) {
+      std::swap(numbers[i], numbers[i - 1]);
     }
   }
-}
-
-// The number in place `rank` of a column, in ascending order. Where it is zero
-// the order of rows decides which one, since -0 and 0 are equal.
-template <typename T>
-T InPlace(std::int64_t rank, std::int64_t rows, const T* sorted,
-          const T* unsorted, std::int64_t lane) {
-  const T number = sorted[rank * kLanes + lane];
-  if (number != 0) return number;
-  for (std::int64_t r = 0; r < rows; ++r) {
-    rank -= unsorted[r * kLanes + lane] < 0 ? 1 : 0;
-  }
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const T zero = unsorted[r * kLanes + lane];
-    if (zero == 0 && rank-- == 0) return zero;
-  }
-  return number;  // only where there are NaNs, which have no place
+  const T middle = numbers[rows / 2];
+  // Halved before they are added, which cannot overflow.
+  return rows % 2 != 0 ? middle : numbers[rows / 2 - 1] / 2 + middle / 2;
 }
 
 }  // namespace
@@ -231,24 +201,19 @@ void EstimateRange(const T* table, const std::uint64_t* keys, std::int64_t rows,
     }
     return;
   }
-  std::vector<T> unsorted(static_cast<std::size_t>(rows * kLanes));
-  std::vector<T> sorted(unsorted.size());
-  const std::int64_t middle = rows / 2;
+  std::vector<T> found(static_cast<std::size_t>(rows * kLanes));
+  std::vector<T> numbers(static_cast<std::size_t>(rows));
   for (std::int64_t first = begin; first < end; first += kLanes) {
     const std::int64_t some = std::min(kLanes, end - first);
     for (std::int64_t r = 0; r < rows; ++r) {
-      look_up(r, first, some, unsorted.data() + r * kLanes);
+      look_up(r, first, some, found.data() + r * kLanes);
     }
-    sorted = unsorted;
-    SortColumns(rows, sorted.data());
     for (std::int64_t i = 0; i < some; ++i) {
-      const auto in_place = [&](std::int64_t rank) {
-        return InPlace(rank, rows, sorted.data(), unsorted.data(), i);
-      };
-      // Halved before they are added, which cannot overflow.
-      estimates[first + i] =
-          rows % 2 != 0 ? in_place(middle)
-                        : in_place(middle - 1) / 2 + in_place(middle) / 2;
+      for (std::int64_t r = 0; r < rows; ++r) {
+        numbers[static_cast<std::size_t>(r)] =
+            found[static_cast<std::size_t>(r * kLanes + i)];
+      }
+      estimates[first + i] = Median(rows, numbers.data());
     }
   }
 }
