@@ -151,23 +151,15 @@ def test_a_model_with_a_nan_is_not_broadcast() -> None:
 def test_the_distributor_of_a_tff_process_counts_the_changed_entries(model_fn, sgd, dataset) -> None:
     with tf.Graph().as_default():
         weights_type = tff.types.to_type(tff.learning.models.weights_type_from_model(model_fn))
-    outputs = {}
-    for runtime in ("inprocess", "native"):
-        with use_runtime(runtime):
-            process = tff.learning.algorithms.build_weighted_fed_avg(
-                model_fn, sgd, model_distributor=build_encoded_distributor(weights_type, "bfp(5) | rans")
-            )
-            state, counts = process.initialize(), []
-            for _ in range(3):
-                output = process.next(state, [dataset(1), dataset(2)])
-                state = output.state
-                counts.append(int(output.metrics["distributor"]["downlink_bytes"]))
-            outputs[runtime] = (counts, [np.asarray(w) for w in state.global_model_weights.trainable])
-    counts, weights = outputs["inprocess"]
+    process = tff.learning.algorithms.build_weighted_fed_avg(
+        model_fn, sgd, model_distributor=build_encoded_distributor(weights_type, "bfp(5) | rans")
+    )
+    state, counts = process.initialize(), []
+    for _ in range(3):
+        output = process.next(state, [dataset(1), dataset(2)])
+        state = output.state
+        counts.append(int(output.metrics["distributor"]["downlink_bytes"]))
     assert counts[0] > 1.2 * counts[1]  # headers are a large part of a small model
-    assert counts == outputs["native"][0]
-    for ours, theirs in zip(weights, outputs["native"][1], strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=1e-6)
 
 
 def test_a_plain_distributor_counts_the_bytes_of_the_model() -> None:
