@@ -79,7 +79,10 @@ class Nodes(Grid):
         self.on_the_way: Callable[[Message], Message | None] = lambda reply: reply
         """Replaces a reply; None drops it."""
 
-    def add(self, *nodes: int, app: ClientApp | None = None, **node_config: Any) -> None:
+    def add(self, *nodes: Any, app: ClientApp | None = None, **node_config: Any) -> None:
+        """Adds nodes. The last argument may be their app, too: many programs write ``add(1, app)``."""
+        if isinstance(nodes[-1], ClientApp):
+            *nodes, app = nodes
         for node in nodes:
             self.apps[node] = client_app() if app is None else app
             self.node_configs[node] = {"fedplug-state-dir": str(self.state_dir), **node_config}
