@@ -123,7 +123,8 @@ def decode_model(
         raise PayloadError(f"there are payloads of {unknown}, which wire_ids does not name")
     max_bytes = wire.check_max_bytes(max_bytes)
     expected = expected_of(wire_ids, payloads)
-    places = out or {}
+    places = {} if out is None else out
+    require_mapping("out", "arrays", places)
     parts: dict[str, tuple[Plan, NDArray[np.uint8]]] = {}
     arrays: dict[str, NDArray[np.generic]] = {}
     name = None

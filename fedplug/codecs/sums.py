@@ -329,7 +329,8 @@ class ModelSum(_WeightedSum):
         """
         if self._weight == 0:
             raise ArgumentError(f"there is no mean of {self._count} updates whose weights add up to 0")
-        places: dict[Any, NDArray[np.generic]] = dict(out or {})
+        places: Mapping[Any, NDArray[np.generic]] = {} if out is None else out
+        require_mapping("out", "arrays", places)
         with _Naming() as at:
             for at.name, part in self._parts.items():
                 if at.name in places:

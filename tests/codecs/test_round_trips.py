@@ -170,6 +170,17 @@ def test_an_out_that_does_not_fit_is_refused(out, message):
         fedplug.decode(payload, out=out)
 
 
+def test_a_list_is_no_place_for_the_arrays_of_a_model():
+    arrays = {"a": np.ones(3, np.float32)}
+    payloads, _ = fedplug.codec("identity").encode_model(arrays)
+    total = fedplug.ModelSum.like(arrays)
+    total.add(payloads)
+    with pytest.raises(ArgumentError, match="out is a mapping of arrays by name, not a list"):
+        fedplug.decode_model(payloads, out=[arrays["a"]])
+    with pytest.raises(ArgumentError, match="out is a mapping of arrays by name, not a list"):
+        total.mean(out=[arrays["a"]])
+
+
 def test_a_codec_of_rules_is_for_models():
     with pytest.raises(ArgumentError, match=r"for the arrays of a model; call encode_model"):
         fedplug.codec("rules({'*': 'topk(0.3)'})").encode(np.ones(3))
