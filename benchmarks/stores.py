@@ -1,8 +1,8 @@
 """Measures the embedded store by the number of clients, and with large states.
 
 ``python -m benchmarks.stores FOLDER`` writes benchmarks/results/stores.md. FOLDER holds the stores, on the
-disk to measure. ``--clients``, ``--large`` and ``--state-mb`` scale the measurement. ``--fill`` only creates
-the stores; without it, existing stores are measured and then deleted.
+disk to measure, and they are deleted afterwards. ``--clients``, ``--large`` and ``--state-mb`` scale the
+measurement.
 
 For each store the page shows opening it, reading and committing a round of at most 1,000 clients, its space
 as a multiple of the current states, and the memory growth of the process over the rounds. Every store is
@@ -161,17 +161,11 @@ class Case(NamedTuple):
     cohort: int
     cold: bool
 
-    def fill(self, folder: Path) -> Path:
-        """Creates the store if it is missing, and returns its folder."""
-        place = folder / f"{self.clients} of {self.values}"
-        if not place.exists():
-            in_a_process(fill, place, self.clients, self.values, max(self.cohort, self.clients // 100))
-        return place
-
     def row(self, folder: Path, rounds: int) -> str:
         """Measures the store and formats its row of the table."""
-        place = self.fill(folder)
+        place = folder / f"{self.clients} of {self.values}"
         try:
+            in_a_process(fill, place, self.clients, self.values, max(self.cohort, self.clients // 100))
             found = in_a_process(measure, place, *self, rounds)
         finally:
             shutil.rmtree(place)
@@ -206,16 +200,11 @@ def main() -> None:
     parser.add_argument("--large", type=int, default=1000, help="clients with a large state")
     parser.add_argument("--state-mb", type=int, default=40)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--fill", action="store_true", help="make the stores and measure nothing")
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     cases = [Case(clients, SMALL, min(COHORT, clients), False) for clients in arguments.clients]
     if arguments.large:
         cases.append(Case(arguments.large, arguments.state_mb * 250_000, max(1, arguments.large // 10), True))
-    if arguments.fill:
-        for case in cases:
-            case.fill(arguments.folder)
-        return
     print(HEAD)
     lines = [case.row(arguments.folder, arguments.rounds) for case in cases]
     about = f"on {date.today()}: {processor()}, one thread, medians of {arguments.rounds} rounds."

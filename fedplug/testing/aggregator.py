@@ -248,14 +248,8 @@ def _ranges(sizes: Sequence[int]) -> list[range]:
 
 def _merge(aggregator: Aggregator, parts: Sequence[_Accumulator], *, from_the_right: bool) -> _Accumulator:
     if from_the_right:
-        *rest, merged = parts
-        for part in reversed(rest):
-            merged = aggregator.merge(part, merged)
-    else:
-        merged, *rest = parts
-        for part in rest:
-            merged = aggregator.merge(merged, part)
-    return merged
+        return functools.reduce(lambda right, left: aggregator.merge(left, right), reversed(parts))
+    return functools.reduce(aggregator.merge, parts)
 
 
 def _same(what: str, got: Sequence[tf.Tensor], want: Sequence[tf.Tensor]) -> None:

@@ -12,15 +12,6 @@ def values(process):
     return {client: state["w"][0] for client, state in process.read_clients(process.client_ids()).items()}
 
 
-def check_same(found, expected):
-    """Checks that names, dtypes, shapes and bits are equal."""
-    assert found.keys() == expected.keys()
-    for name, array in expected.items():
-        assert found[name].dtype == array.dtype
-        assert found[name].shape == array.shape
-        assert found[name].tobytes() == array.tobytes()
-
-
 def check_committed(folder, last_said):
     """Checks that a store of `fedplug.testing.rounds` holds the confirmed round or the next one, whole."""
     with SqliteStore(folder) as store:

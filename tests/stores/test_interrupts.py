@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from stored import check_same
 
 import fedplug.stores
 from fedplug.stores.memory import MemoryStore
 from fedplug.stores.sqlite import SqliteStore
+from fedplug.testing import expect
 from fedplug.testing.rounds import round_of
 
 STORES = str(Path(fedplug.stores.__file__).parent)
@@ -75,9 +75,9 @@ def test_an_interrupt_leaves_a_round_that_is_whole(kind, tmp_path):
             assert process.last_round in (last, last + 1)
             kept = round_of(process.last_round, ["a", "b"])
             assert process.metadata == kept["metadata"]
-            check_same(process.read_server(), kept["server_state"])
+            expect.same_tensors("the server's state", process.read_server(), kept["server_state"])
             for client, state in process.read_clients(["a", "b"]).items():
-                check_same(state, kept["client_states"][client])
+                expect.same_tensors(client, state, kept["client_states"][client])
             if kind == "sqlite" and line % 25 == 0:
                 assert opened_elsewhere(tmp_path) == process.last_round
             line += 1
