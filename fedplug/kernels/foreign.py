@@ -93,8 +93,9 @@ def _of_tensor(tensor: Any) -> NDArray[np.generic]:
     """
     name = str(tensor.dtype).removeprefix("torch.")
     if name not in _BY_BYTES:
-        return tensor.numpy()  # type: ignore[no-any-return]
-    data = tensor.reshape(-1).view(sys.modules["torch"].uint8).numpy()
+        array: NDArray[np.generic] = tensor.numpy()
+        return array
+    data: NDArray[np.uint8] = tensor.reshape(-1).view(sys.modules["torch"].uint8).numpy()
     return data.view(_BY_BYTES[name]).reshape(tuple(tensor.shape))
 
 
