@@ -62,18 +62,6 @@ def test_a1_a_trainer_publishes_a_snapshot_and_a_change(url: str) -> None:
     assert steps[1].base == steps[0].version
 
 
-def test_a2_a_version_is_staged_before_the_server_pauses(url: str) -> None:
-    publisher, model = Publisher(url), weights()
-    staging = Staging(url, poll_seconds=0.01, patches=True)
-    publisher.publish(model.items())
-    wait_for(staging, 1)
-    staging.applied(staging.take(1))
-    publisher.publish(trained(model, 1).items())
-    wait_for(staging, 2)
-    assert staging.take(2).changes
-    staging.close()
-
-
 def test_a2_a_version_that_was_applied_at_once_is_not_staged_again(url: str) -> None:
     publisher, model = Publisher(url), weights()
     staging = Staging(url, poll_seconds=0.001)
@@ -86,7 +74,7 @@ def test_a2_a_version_that_was_applied_at_once_is_not_staged_again(url: str) -> 
     staging.close()
 
 
-def test_a2_a_server_that_is_slower_than_the_trainer_has_the_newest_version_staged(url: str) -> None:
+def test_a2_a_server_has_the_newest_version_staged_also_if_it_is_slower_than_the_trainer(url: str) -> None:
     publisher, model = Publisher(url), weights()
     staging = Staging(url, poll_seconds=0.001, patches=True)
     publisher.publish(model.items())
@@ -158,21 +146,11 @@ class TestA5UnsafeUpdatesAreRefusedAndNameTheReason:
             staging.take(2)
         assert staging.staged is None
 
-    def test_a_message_that_is_cut_off(self, url: str, model: dict[str, torch.Tensor]) -> None:
-        staging = self.published(url, model)
-        path = Path(url) / "0-2-change"
-        path.write_bytes(path.read_bytes()[:-1])
-        with pytest.raises(PayloadError, match=r"has [\d,]+ bytes, and the list says"):
-            staging.take(2)
-
     def test_a_base_that_the_server_does_not_have(self, url: str, model: dict[str, torch.Tensor]) -> None:
         self.published(url, model)
-        (Path(url) / "part-0.json").write_text(
-            json.dumps(
-                json.loads((Path(url) / "part-0.json").read_text())
-                | {"steps": json.loads((Path(url) / "part-0.json").read_text())["steps"][1:]}
-            )
-        )
+        path = Path(url) / "part-0.json"
+        told = json.loads(path.read_text())
+        path.write_text(json.dumps(told | {"steps": told["steps"][1:]}))
         with pytest.raises(PayloadError, match="nothing leads from version None to step 2"):
             staging_at(url).take(2)
 
