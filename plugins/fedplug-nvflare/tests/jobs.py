@@ -84,14 +84,6 @@ def _plain(workspace: Path) -> Finished:
     return run(recipe("plain", 2, 3), workspace, 2)
 
 
-def _identity_decoded(workspace: Path) -> Finished:
-    """Decodes lossless payloads before NVFlare's own aggregation."""
-    job = recipe("identity-decoded", 2, 3)
-    job.add_client_output_filter(FedplugEncoder("identity"), tasks=["train"])
-    job.add_server_input_filter(FedplugDecoder(), tasks=["train"])
-    return run(job, workspace, 2)
-
-
 def _lossless_both_ways(workspace: Path) -> Finished:
     """Sends exact models and updates; clients' processes end after each round."""
     job = recipe("lossless-both-ways", 2, 3, aggregator=FedplugAggregator())
@@ -202,7 +194,6 @@ JOBS: dict[str, Callable[[Path], Finished]] = {
     "lossless_both_ways": _lossless_both_ways,
     "both_ways": _both_ways,
     "plain": _plain,
-    "identity_decoded": _identity_decoded,
     **({"encrypted": _encrypted} if HAS_TENSEAL else {}),
 }
 

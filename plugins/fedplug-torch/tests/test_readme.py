@@ -77,12 +77,8 @@ def test_the_character_model_learns_with_every_method(monkeypatch):
         assert after.bytes_sent > 0
     rows = character_model.table(curves).splitlines()
     assert len([row for row in rows if row.startswith("| ")]) == 2 + len(curves)
-
-
-def test_the_character_model_has_the_same_numbers_every_time():
-    text = read_text(2)
-    method = character_model.METHODS["SparseLoCo-like"]
-    assert character_model.run(method, text, 24) == character_model.run(method, text, 24)
+    again = character_model.run(character_model.METHODS["SparseLoCo-like"], text, 12)
+    assert again == curves["SparseLoCo-like"]
 
 
 def test_curves_become_a_picture(tmp_path):
