@@ -95,8 +95,9 @@ def _of_tensor(tensor: Any) -> NDArray[np.generic]:
     if name not in _BY_BYTES:
         array: NDArray[np.generic] = tensor.numpy()
         return array
-    data: NDArray[np.uint8] = tensor.reshape(-1).view(sys.modules["torch"].uint8).numpy()
-    return data.view(_BY_BYTES[name]).reshape(tuple(tensor.shape))
+    torch = sys.modules["torch"]
+    data: NDArray[np.generic] = tensor.view(torch.int16 if name == "bfloat16" else torch.uint8).numpy()
+    return data.view(_BY_BYTES[name])
 
 
 _BY_BYTES = {
