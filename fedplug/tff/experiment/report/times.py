@@ -92,9 +92,9 @@ def costs(runs: Sequence[Run], target: float) -> list[Cost]:
     return found
 
 
-def pays_below(cost: Cost, base: Cost, *, parallel: bool = False) -> str:
+def pays_below(cost: Cost, base: Cost) -> str:
     """Returns the speeds of links at which a run is faster than another, in words."""
-    slower = cost.seconds(np.inf, parallel=parallel) - base.seconds(np.inf, parallel=parallel)
+    slower = cost.compute - base.compute
     saved = _BITS * (base.traffic - cost.traffic)
     if slower < 0 and saved >= 0:
         return "at any speed"

@@ -138,11 +138,6 @@ class InProcessSyncContext(Runtime):
         self._context = context
         self._loop = LoopThread()
 
-    @property
-    def executor_factory(self) -> tff.framework.ExecutorFactory:
-        """The executor factory, which TFF's contexts also have."""
-        return self._context.executor_factory
-
     def invoke(self, comp: tff.Computation, arg: Value) -> Value:
         """Runs a computation. Raises the errors of the asynchronous context."""
         self._context.refuse_after_fork()

@@ -84,11 +84,6 @@ class NativeContext(Runtime):
         )
 
     @property
-    def executor_factory(self) -> tff.framework.ExecutorFactory:
-        """The executor factory, which TFF's contexts also have."""
-        return self._context.executor_factory
-
-    @property
     def worker(self) -> Worker | None:
         """The worker, if one was started."""
         return self._workers.current
