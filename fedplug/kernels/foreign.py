@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
@@ -91,16 +92,17 @@ def _of_tensor(tensor: Any) -> NDArray[np.generic]:
     Raises:
         TypeError: The tensor is on a device, or NumPy and ml_dtypes lack its dtype.
     """
+    if not tensor.is_cpu:
+        raise TypeError(f"it is on the device {tensor.device}; copy it to the CPU first")
     name = str(tensor.dtype).removeprefix("torch.")
-    if name not in _BY_BYTES:
-        array: NDArray[np.generic] = tensor.numpy()
-        return array
-    torch = sys.modules["torch"]
-    data: NDArray[np.generic] = tensor.view(torch.int16 if name == "bfloat16" else torch.uint8).numpy()
-    return data.view(_BY_BYTES[name])
+    address = tensor.data_ptr() if tensor.numel() else 0
+    memory = {"version": 3, "shape": (tensor.nbytes,), "typestr": "|u1", "data": (address, False)}
+    # `tensor.numpy()` would make the storage of the tensor unresizable.
+    array = np.asarray(SimpleNamespace(__array_interface__=memory, keeps=tensor))
+    return array.view(_OF_ML_DTYPES.get(name) or np.dtype(name)).reshape(tuple(tensor.shape))
 
 
-_BY_BYTES = {
+_OF_ML_DTYPES = {
     name: np.dtype(getattr(ml_dtypes, name))
     for name in (
         *("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"),
@@ -108,7 +110,7 @@ _BY_BYTES = {
     )
     if hasattr(ml_dtypes, name)
 }
-"""Dtypes of PyTorch whose elements are read as bytes, because ``Tensor.numpy`` does not know them."""
+"""Dtypes of PyTorch that NumPy lacks."""
 
 
 _CPU = 1

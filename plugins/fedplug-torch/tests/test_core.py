@@ -22,6 +22,8 @@ def test_tensors_are_seen_without_a_copy(dtype):
     assert (seen.dtype, seen.shape) == (np.dtype(dtype), (3, 4))
     assert seen.ctypes.data == x.data_ptr()
     assert payload_of(x) == payload_of(np.array(seen))
+    del seen
+    x.resize_(24)  # `Tensor.numpy` would forbid it for ever
 
 
 def test_tensors_may_require_gradients_and_have_any_strides():
