@@ -119,9 +119,15 @@ format: setup ## Format the sources
 	$(RUN) ruff check --fix --quiet . ; $(RUN) ruff format .
 	git ls-files '*.c' '*.h' '*.cc' '*.cu' '*.cuh' | xargs $(RUN) clang-format -i
 
-bench: setup ## Time the CPU kernels and the runtimes; tables and pictures in benchmarks/results
-	$(RUN) python -m benchmarks.cpu
-	$(RUN) python -m benchmarks.runtime
+bench: setup ## Run the benchmarks; tables and pictures in benchmarks/results
+	mkdir -p runs/bench
+	$(RUN) pytest benchmarks --benchmark-only --benchmark-json=runs/bench/run.json
+	$(RUN) python benchmarks/report.py runs/bench/run.json
+
+bench-numpy: | $(UV) ## Run the benchmarks that need no TensorFlow, in .venv-numpy; prints their table
+	@if python3 tests/packaging/environment.py $(UV) .venv-numpy 3.12; \
+	then .venv-numpy/bin/pytest benchmarks --benchmark-only; \
+	else [ $$? = 3 ]; fi
 
 gpu-check: ## On a machine with a GPU: everything checked and timed, in parts; PARTS="kernels" needs no set-up
 	@python3 benchmarks/gpu_check.py
@@ -164,4 +170,4 @@ release-check: setup ## Everything a release takes but the upload, into dist/; S
 clean: ## Remove what was built and installed here
 	rm -rf build dist plugins/*/.venv plugins/*/.venv-newest $(VENV) .venv-numpy .venv-tensorflow .uv
 
-.PHONY: help setup run test test-once test-python test-thorough test-cpp test-races test-numpy test-tensorflow test-integrations test-vllm tested-versions test-neon test-wheel compile-elsewhere sanitize lint format bench gpu-check fuzz fuzz-seeds wheels docs release-check clean
+.PHONY: help setup run test test-once test-python test-thorough test-cpp test-races test-numpy test-tensorflow test-integrations test-vllm tested-versions test-neon test-wheel compile-elsewhere sanitize lint format bench bench-numpy gpu-check fuzz fuzz-seeds wheels docs release-check clean
