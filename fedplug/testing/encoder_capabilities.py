@@ -89,10 +89,8 @@ class CapabilityChecks(EncoderSubject):
         for step in [*firsts, *later, *long]:
             self.expect_conserved(encoder, step)
         for missed in (1, 5) if long else ():
-            case, state = (
-                long[-1].case._replace(what=f"a tensor after {missed} missed rounds"),
-                long[-1].next_state,
-            )
+            case = long[-1].case._replace(what=f"a tensor after {missed} missed rounds")
+            state = long[-1].next_state
             encoded = encoder.encode(case.x, state, self.on.round_num(len(long) + missed))
             self.expect_conserved(encoder, Step(case, state, *encoded))
 
