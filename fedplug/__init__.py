@@ -46,12 +46,9 @@ _HOMES = {
     "encoder": "fedplug.api",
     "from_config": "fedplug.api",
     "hookimpl": "fedplug.registry.hookspecs",
-    "kernels": "fedplug.kernels",
     "open_store": "fedplug.stores",
-    "ops": "fedplug.ops",
     "patch": "fedplug.differences",
     "schedule": "fedplug.api",
-    "tff": "fedplug.tff",
     "to_config": "fedplug.api",
     "use_runtime": "fedplug.tff.runtime",
 }

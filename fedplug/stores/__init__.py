@@ -14,14 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Connection", "ProcessState", "StateStore", "blob", "look_into", "open_store", "rules"]
 
-_HOMES = {
-    "Connection": "fedplug.stores.forks",
-    "blob": "fedplug.stores.blob",
-    "rules": "fedplug.stores.rules",
-}
-
 if not TYPE_CHECKING:  # a type checker would take this for "any name exists"
-    __getattr__ = imported_on_first_use(__name__, _HOMES)
+    __getattr__ = imported_on_first_use(__name__, {"Connection": "fedplug.stores.forks"})
 
 
 def open_store(url: str) -> StateStore:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["aggregators", "compat", "process", "runtime", "structures", "training"]
 
 if not TYPE_CHECKING:  # a type checker would take this for "any name exists"
-    __getattr__ = imported_on_first_use(__name__, {name: f"{__name__}.{name}" for name in __all__})
+    __getattr__ = imported_on_first_use(__name__)
 
 
 def __dir__() -> list[str]:

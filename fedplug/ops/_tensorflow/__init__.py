@@ -51,4 +51,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # a type checker would take this for "any name exists"
-    __getattr__ = imported_on_first_use(__name__, {name: f"{__name__}.{name}" for name in __all__})
+    __getattr__ = imported_on_first_use(__name__)

@@ -40,7 +40,6 @@ _HOMES = {
     "encode_fixed": "fedplug_cuda.fixed",
     "grouped_topk_residual": "fedplug_cuda.topk",
     "mean_of_fixed": "fedplug_cuda.fixed",
-    "ops": "fedplug_cuda.ops",
     "problem": "fedplug_cuda.library",
     "scatter_decode_add": "fedplug_cuda.scatter",
     "self_check": "fedplug_cuda.topk",

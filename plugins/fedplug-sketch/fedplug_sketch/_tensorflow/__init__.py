@@ -12,4 +12,4 @@ if TYPE_CHECKING:
 __all__ = ["ops"]
 
 if not TYPE_CHECKING:  # a type checker would take this for "any name exists"
-    __getattr__ = imported_on_first_use(__name__, {"ops": f"{__name__}.ops"})
+    __getattr__ = imported_on_first_use(__name__)
