@@ -2,7 +2,8 @@
 
     python plugins/fedplug-torch/benchmarks/outer_steps.py     # writes results/outer_steps.md beside it
 
-The task is that of examples/character_model.py, with eight workers.
+The task is that of examples/character_model.py, with eight workers. Finished rows are kept in ``--runs``, and
+the same command continues after an interruption.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import functools
+import json
 import statistics
 import sys
 from collections.abc import Iterable, Iterator
@@ -145,12 +147,20 @@ ROWS = {
 }
 
 
-def measured(name: str, seed: int, steps: int) -> dict[str, float]:
-    """Returns the loss and the bytes of a training."""
+def measured(name: str, seed: int, steps: int, path: Path) -> dict[str, float]:
+    """Returns the loss and the bytes of a training. Trains unless the file has them."""
+    key = {"name": name, "seed": seed, "steps": steps}
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        record: dict[str, float] = json.loads(line)
+        if key.items() <= record.items():
+            return record
     row = ROWS[name]
     last = run(row.method, text(), steps, seed, row.worker)[-1]
-    print(seed, name, last, flush=True)
-    return {"loss": last.loss, "bytes": last.bytes_sent}
+    record = {"loss": last.loss, "bytes": last.bytes_sent}
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({**key, **record}) + "\n")
+    print(seed, name, record, flush=True)
+    return record
 
 
 @functools.cache
@@ -211,11 +221,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--steps", type=int, default=120, help="of every worker, a multiple of 24")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--runs", type=Path, default=Path("runs/outer_steps.jsonl"))
     given = parser.parse_args()
+    given.runs.parent.mkdir(parents=True, exist_ok=True)
     rows: dict[str, list[dict[str, float]]] = {name: [] for name in ROWS}
     for seed in range(given.seeds):
         for name in ROWS:
-            rows[name].append(measured(name, seed, given.steps))
+            rows[name].append(measured(name, seed, given.steps, given.runs))
         RESULTS.write_text(page(rows, given.steps), encoding="utf-8")
 
 
