@@ -25,7 +25,7 @@ from fedplug.ops.device_array import is_on_device
 from fedplug.ops.types import ArraySpec
 from fedplug.types import Values
 
-__all__ = ["DEFAULT_MAX_BYTES", "Plan", "decode", "decode_model", "expected_of", "opened", "read"]
+__all__ = ["DEFAULT_MAX_BYTES", "Plan", "decode", "decode_model", "decoded", "expected_of", "opened", "read"]
 
 DEFAULT_MAX_BYTES = 2**30
 
@@ -66,12 +66,10 @@ def decode(
     plan, body = opened(payload, wire_ids)
     if out is not None:
         require_output(out, plan.spec.shape, plan.spec.dtype)
-    return _decoded(plan, body, out, max_bytes)
+    return decoded(plan, body, out, max_bytes)
 
 
-def _decoded(
-    plan: Plan, body: NDArray[np.uint8], out: NDArray[np.generic] | None, max_bytes: float
-) -> Values:
+def decoded(plan: Plan, body: NDArray[np.uint8], out: NDArray[np.generic] | None, max_bytes: float) -> Values:
     """Decodes the body of a payload into ``out``, which was checked, or into a new array."""
     spec = plan.spec
     if out is None:
@@ -134,7 +132,7 @@ def decode_model(
             if name in places:
                 require_output(places[name], plan.spec.shape, plan.spec.dtype)
         for name, (plan, body) in parts.items():
-            arrays[name] = _decoded(plan, body, places.get(name), max_bytes)
+            arrays[name] = decoded(plan, body, places.get(name), max_bytes)
             if name not in places:
                 max_bytes -= arrays[name].nbytes
     except (ArgumentError, PayloadError) as error:

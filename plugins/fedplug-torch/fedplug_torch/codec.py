@@ -6,12 +6,15 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 import fedplug
+from fedplug import wire
 from fedplug.codecs import DEFAULT_MAX_BYTES
 from fedplug.codecs.arrays import require_output
-from fedplug.codecs.decoding import opened
+from fedplug.codecs.decoding import Plan, decoded, opened
 from fedplug.errors import ArgumentError, PayloadError
 from fedplug_torch.devices import as_operand, as_operands, as_results
 from fedplug_torch.shards import local_shard, require_shards, shards_of, text_of
@@ -148,20 +151,9 @@ def decode(
             an encoder that is not installed.
         ArgumentError: ``out`` does not fit, or ``payload`` is not a buffer.
     """
-    buffer = _buffer(payload)
-    if out is None:
-        return as_tensor(fedplug.decode(buffer, max_bytes=max_bytes))
-    shard = local_shard(out)
-    require_dense(shard)
-    if shares_memory(shard):
-        fedplug.decode(buffer, out=as_array(shard))
-        if not out.is_inference():
-            torch.autograd.graph.increment_version(out)  # autograd cannot see NumPy's writes
-    else:
-        host = torch.empty(shard.shape, dtype=shard.dtype, device="cpu")
-        fedplug.decode(buffer, out=as_array(host))
-        shard.detach().copy_(host)
-    return out
+    max_bytes = wire.check_max_bytes(max_bytes)
+    plan, body = _opened(payload, out)
+    return _decoded(plan, body, out, max_bytes)
 
 
 def decode_model(
@@ -179,26 +171,46 @@ def decode_model(
         PayloadError: A payload is invalid, see `decode`. The message names the tensor.
         ArgumentError: A tensor of ``out`` does not fit, or a payload is not a buffer.
     """
+    max_bytes = wire.check_max_bytes(max_bytes)
+    parts: dict[str, tuple[Plan, NDArray[np.uint8]]] = {}
     tensors: dict[str, torch.Tensor] = {}
     places = {} if out is None else named(out)
     name = None
     try:
         for name, payload in payloads.items():
-            form = opened(_buffer(payload), None)[0].spec
-            if name in places:
-                require_dense(shard := local_shard(places[name]))
-                require_output(arrays_like({name: shard})[name], form.shape, form.dtype)
-        for name, payload in payloads.items():
-            tensors[name] = decode(payload, out=places.get(name), max_bytes=max_bytes)
+            parts[name] = _opened(payload, places.get(name))
+        for name, (plan, body) in parts.items():
+            tensors[name] = _decoded(plan, body, places.get(name), max_bytes)
             if name not in places:
-                max_bytes = max_bytes - tensors[name].nbytes  # a new object: the caller may own the tensor
+                max_bytes -= tensors[name].nbytes
     except (ArgumentError, PayloadError) as error:
         raise type(error)(f"tensor {name!r}: {error}") from error
     return tensors
 
 
-def _buffer(payload: object) -> object:
-    return as_array(payload) if isinstance(payload, torch.Tensor) else payload
+def _opened(payload: object, out: torch.Tensor | None) -> tuple[Plan, NDArray[np.uint8]]:
+    """Reads the header of a payload, and checks the place of its tensor. None stands for a new one."""
+    plan, body = opened(as_array(payload) if isinstance(payload, torch.Tensor) else payload, None)
+    if out is not None:
+        require_dense(shard := local_shard(out))
+        require_output(arrays_like({"": shard})[""], plan.spec.shape, plan.spec.dtype)
+    return plan, body
+
+
+def _decoded(plan: Plan, body: NDArray[np.uint8], out: torch.Tensor | None, max_bytes: float) -> torch.Tensor:
+    """Decodes a body into ``out``, which was checked, or into a new tensor."""
+    if out is None:
+        return as_tensor(decoded(plan, body, None, max_bytes))
+    shard = local_shard(out)
+    if shares_memory(shard):
+        decoded(plan, body, as_array(shard), max_bytes)
+        if not out.is_inference():
+            torch.autograd.graph.increment_version(out)  # autograd cannot see NumPy's writes
+    else:
+        host = torch.empty(shard.shape, dtype=shard.dtype, device="cpu")
+        decoded(plan, body, as_array(host), max_bytes)
+        shard.detach().copy_(host)
+    return out
 
 
 def named(tensors: NamedTensors) -> dict[str, torch.Tensor]:
