@@ -45,7 +45,7 @@ test-once: test-numpy
 test-python: setup ## Run all Python tests with TensorFlow
 	$(RUN) pytest --numprocesses $(WORKERS)
 
-test-thorough: setup ## All Python tests, the slow ones too, with 200 examples of every property that names no number, not 15
+test-thorough: setup ## All Python tests, the slow ones too, with 100 examples of every property that names no number, not 15
 	$(RUN) pytest --numprocesses $(WORKERS) --slow --hypothesis-profile thorough
 
 test-cpp: setup ## Run the C++ tests, and those of fedplug-cuda on a fake device

@@ -44,7 +44,7 @@ settings.register_profile(
     database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("thorough", settings.get_profile("quick"), max_examples=200, derandomize=False)
+settings.register_profile("thorough", settings.get_profile("quick"), max_examples=100, derandomize=False)
 settings.load_profile("quick")
 
 OPTIONAL = (
