@@ -1,5 +1,4 @@
-// TensorFlow's element types: how the core names them, how to see a tensor's buffer through that name, and
-// how to register kernels for them.
+// TensorFlow's element types: how the core names them, and how to see a tensor's buffer through that name.
 #ifndef FEDPLUG_TF_ELEMENT_TYPE_H_
 #define FEDPLUG_TF_ELEMENT_TYPE_H_
 
@@ -50,22 +49,5 @@ CoreType<T>* MutableElements(tensorflow::Tensor* tensor) {
   REGISTER(double);                             \
   REGISTER(Eigen::half);                        \
   REGISTER(Eigen::bfloat16)
-
-// Registers the class OP as the CPU's kernel of an op.
-#define FEDPLUG_REGISTER_CPU(NAME, OP) \
-  REGISTER_KERNEL_BUILDER(Name(NAME).Device(tensorflow::DEVICE_CPU), OP)
-
-// Registers the class OP<T> as the CPU's kernel of an op for one type, for the types of selections, and
-// for every element type.
-#define FEDPLUG_REGISTER_TYPE(NAME, OP, T) \
-  REGISTER_KERNEL_BUILDER(                 \
-      Name(NAME).Device(tensorflow::DEVICE_CPU).TypeConstraint<T>("T"), OP<T>)
-#define FEDPLUG_REGISTER_WIDE(NAME, OP)   \
-  FEDPLUG_REGISTER_TYPE(NAME, OP, float); \
-  FEDPLUG_REGISTER_TYPE(NAME, OP, double)
-#define FEDPLUG_REGISTER_FLOATING(NAME, OP)     \
-  FEDPLUG_REGISTER_WIDE(NAME, OP);              \
-  FEDPLUG_REGISTER_TYPE(NAME, OP, Eigen::half); \
-  FEDPLUG_REGISTER_TYPE(NAME, OP, Eigen::bfloat16)
 
 #endif  // FEDPLUG_TF_ELEMENT_TYPE_H_

@@ -3,43 +3,24 @@
 #include <cstdint>
 
 #include "core/all_finite.h"
-#include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/op_kernel.h"
-#include "tensorflow/core/framework/shape_inference.h"
-#include "tf/element_type.h"
-#include "tf/inputs.h"
+#include "tf/op.h"
 #include "tf/parallel.h"
 
 namespace fedplug {
 namespace {
 
-using tensorflow::OpKernel;
-using tensorflow::OpKernelContext;
-using tensorflow::Tensor;
-using tensorflow::shape_inference::InferenceContext;
-
-tensorflow::Status AllFiniteShape(InferenceContext* c) {
-  c->set_output(0, c->Scalar());
-  return tensorflow::OkStatus();
-}
-
-tensorflow::Status FiniteFromBytesShape(InferenceContext* c) {
-  TF_RETURN_IF_ERROR(CheckRanks(c, {1}));
-  return SetVectorOutput(c, 1);
-}
-
 REGISTER_OP("Fedplug>AllFinite")
     .Input("xs: T")
     .Output("finite: bool")
     .Attr("T: list({half, bfloat16, float, double}) >= 1")
-    .SetShapeFn(AllFiniteShape);
+    .SetShapeFn(ScalarOf({}));
 
 REGISTER_OP("Fedplug>FiniteFromBytes")
     .Input("data: uint8")
     .Input("count: int64")
     .Output("values: T")
     .Attr("T: {half, bfloat16, float, double}")
-    .SetShapeFn(FiniteFromBytesShape);
+    .SetShapeFn(VectorOf({1}, 1));
 
 // REQUIRES: one of the types of FEDPLUG_FOR_EACH_ELEMENT_TYPE
 bool IsFiniteTensor(const Tensor& x, Parallel& parallel) {
@@ -54,55 +35,46 @@ bool IsFiniteTensor(const Tensor& x, Parallel& parallel) {
   }
 }
 
-class AllFiniteOp : public OpKernel {
- public:
-  using OpKernel::OpKernel;
-
-  void Compute(OpKernelContext* context) override {
-    Tensor* finite;
-    OP_REQUIRES_OK(context, context->allocate_output(0, {}, &finite));
-    IntraOpPool pool(context);
-    bool all = true;
-    for (int i = 0; all && i < context->num_inputs(); ++i) {
-      all = IsFiniteTensor(context->input(i), pool);
-    }
-    finite->scalar<bool>()() = all;
+tensorflow::Status ComputeAllFinite(OpKernelContext* context) {
+  Tensor* finite;
+  TF_RETURN_IF_ERROR(context->allocate_output(0, {}, &finite));
+  IntraOpPool pool(context);
+  bool all = true;
+  for (int i = 0; all && i < context->num_inputs(); ++i) {
+    all = IsFiniteTensor(context->input(i), pool);
   }
-};
+  finite->scalar<bool>()() = all;
+  return tensorflow::OkStatus();
+}
 
 template <typename T>
-class FiniteFromBytesOp : public OpKernel {
- public:
-  using OpKernel::OpKernel;
-
-  void Compute(OpKernelContext* context) override {
-    const Tensor& data = context->input(0);
-    OP_REQUIRES_OK(context, RequireVector(data, "data"));
-    std::int64_t count;
-    OP_REQUIRES_OK(context, ReadScalar(context->input(1), "count", &count));
-    // No tensor has more elements, and the product below would overflow.
-    count = std::clamp(count, std::int64_t{-1}, std::int64_t{1} << 56);
-    constexpr std::int64_t kBytes{sizeof(T)};
-    OP_REQUIRES(context, data.NumElements() == count * kBytes,
-                tensorflow::errors::InvalidArgument(
-                    "the bytes of raw values have the wrong length, ",
-                    data.NumElements(), "; there must be ", count * kBytes));
-    // No copy: TensorFlow's own buffers are aligned for every type.
-    Tensor values;
-    OP_REQUIRES_OK(
-        context, values.BitcastFrom(data, tensorflow::DataTypeToEnum<T>::value,
-                                    {count}));
-    IntraOpPool pool(context);
-    OP_REQUIRES(
-        context, AllFinite(Elements<T>(values), count, pool),
-        tensorflow::errors::InvalidArgument("a raw value is NaN or infinite"));
-    context->set_output(0, values);
+tensorflow::Status ComputeFiniteFromBytes(OpKernelContext* context) {
+  const Tensor& data = context->input(0);
+  TF_RETURN_IF_ERROR(RequireVector(data, "data"));
+  std::int64_t count;
+  TF_RETURN_IF_ERROR(ReadScalar(context->input(1), "count", &count));
+  // No tensor has more elements, and the product below would overflow.
+  count = std::clamp(count, std::int64_t{-1}, std::int64_t{1} << 56);
+  constexpr std::int64_t kBytes{sizeof(T)};
+  if (data.NumElements() != count * kBytes) {
+    return InvalidArgument("the bytes of raw values have the wrong length, ",
+                           data.NumElements(), "; there must be ",
+                           count * kBytes);
   }
-};
+  // No copy: TensorFlow's own buffers are aligned for every type.
+  Tensor values;
+  TF_RETURN_IF_ERROR(
+      values.BitcastFrom(data, tensorflow::DataTypeToEnum<T>::value, {count}));
+  IntraOpPool pool(context);
+  if (!AllFinite(Elements<T>(values), count, pool)) {
+    return InvalidArgument("a raw value is NaN or infinite");
+  }
+  context->set_output(0, values);
+  return tensorflow::OkStatus();
+}
 
-FEDPLUG_REGISTER_CPU("Fedplug>AllFinite", AllFiniteOp);
-
-FEDPLUG_REGISTER_FLOATING("Fedplug>FiniteFromBytes", FiniteFromBytesOp);
+FEDPLUG_REGISTER_CPU("Fedplug>AllFinite", ComputeAllFinite);
+FEDPLUG_REGISTER_FLOATING("Fedplug>FiniteFromBytes", ComputeFiniteFromBytes);
 
 }  // namespace
 }  // namespace fedplug

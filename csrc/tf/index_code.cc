@@ -1,45 +1,24 @@
-// Fedplug>EncodeIndices and Fedplug>DecodeIndices on the CPU.
-// docs/wire-format.md describes the layout of a code.
+// Fedplug>EncodeIndices, Fedplug>DecodeIndices and Fedplug>DrawIndices on the CPU. docs/wire-format.md
+// describes the layout of a code, and core/random_numbers.h which indices are drawn.
 #include "core/index_code.h"
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/op_kernel.h"
-#include "tensorflow/core/framework/shape_inference.h"
-#include "tf/element_type.h"
-#include "tf/inputs.h"
-#include "tf/outputs.h"
+#include "core/random_numbers.h"
+#include "tf/op.h"
+#include "tf/parallel.h"
 
 namespace fedplug {
 namespace {
-
-using tensorflow::OpKernel;
-using tensorflow::OpKernelConstruction;
-using tensorflow::OpKernelContext;
-using tensorflow::Tensor;
-using tensorflow::errors::InvalidArgument;
-using tensorflow::shape_inference::InferenceContext;
-
-tensorflow::Status EncodeIndicesShape(InferenceContext* c) {
-  TF_RETURN_IF_ERROR(CheckRanks(c, {1, 0}));
-  c->set_output(0, c->Vector(InferenceContext::kUnknownDim));
-  return tensorflow::OkStatus();
-}
-
-tensorflow::Status DecodeIndicesShape(InferenceContext* c) {
-  TF_RETURN_IF_ERROR(CheckRanks(c, {1, 0, 0}));
-  return SetVectorOutput(c, 1);
-}
 
 REGISTER_OP("Fedplug>EncodeIndices")
     .Input("indices: int32")
     .Input("size: int64")
     .Output("code: uint8")
     .Attr("form: {'rice', 'gaps'} = 'rice'")
-    .SetShapeFn(EncodeIndicesShape);
+    .SetShapeFn(VectorOf({1, 0}));
 
 REGISTER_OP("Fedplug>DecodeIndices")
     .Input("code: uint8")
@@ -47,64 +26,74 @@ REGISTER_OP("Fedplug>DecodeIndices")
     .Input("size: int64")
     .Output("indices: int32")
     .Attr("form: {'rice', 'gaps'} = 'rice'")
-    .SetShapeFn(DecodeIndicesShape);
+    .SetShapeFn(VectorOf({1, 0, 0}, 1));
 
-class IndexCodeOp : public OpKernel {
- public:
-  explicit IndexCodeOp(OpKernelConstruction* context) : OpKernel(context) {
+REGISTER_OP("Fedplug>DrawIndices")
+    .Input("seed: int64")
+    .Input("count: int64")
+    .Input("size: int64")
+    .Output("indices: int32")
+    .SetShapeFn(VectorOf({0, 0, 0}, 1));
+
+struct FormOfIndices {
+  IndexForm form;
+
+  tensorflow::Status Read(OpKernelConstruction* context) {
     std::string name;
-    OP_REQUIRES_OK(context, context->GetAttr("form", &name));
-    OP_REQUIRES(context, FindIndexForm(name, &form_),
-                InvalidArgument("no index code is called ", name));
-  }
-
- protected:
-  IndexForm form_;
-};
-
-class EncodeIndicesOp : public IndexCodeOp {
- public:
-  using IndexCodeOp::IndexCodeOp;
-
-  void Compute(OpKernelContext* context) override {
-    const Tensor& indices = context->input(0);
-    std::int64_t size;
-    OP_REQUIRES_OK(context, RequireVector(indices, "indices"));
-    OP_REQUIRES_OK(context, ReadScalar(context->input(1), "size", &size));
-
-    std::vector<std::uint8_t> bytes;
-    OP_REQUIRES_OK(context, ToTensorFlow(EncodeIndices(
-                                Elements<std::int32_t>(indices),
-                                indices.NumElements(), size, form_, &bytes)));
-    OP_REQUIRES_OK(context, OutputBytes(context, 0, bytes));
+    TF_RETURN_IF_ERROR(context->GetAttr("form", &name));
+    if (FindIndexForm(name, &form)) return tensorflow::OkStatus();
+    return InvalidArgument("no index code is called ", name);
   }
 };
 
-class DecodeIndicesOp : public IndexCodeOp {
- public:
-  using IndexCodeOp::IndexCodeOp;
+tensorflow::Status ComputeEncodeIndices(OpKernelContext* context,
+                                        const FormOfIndices& attributes) {
+  const Tensor& indices = context->input(0);
+  std::int64_t size;
+  TF_RETURN_IF_ERROR(RequireVector(indices, "indices"));
+  TF_RETURN_IF_ERROR(ReadScalar(context->input(1), "size", &size));
+  std::vector<std::uint8_t> bytes;
+  TF_RETURN_IF_ERROR(ToTensorFlow(EncodeIndices(Elements<std::int32_t>(indices),
+                                                indices.NumElements(), size,
+                                                attributes.form, &bytes)));
+  return OutputBytes(context, 0, bytes);
+}
 
-  void Compute(OpKernelContext* context) override {
-    const Tensor& code = context->input(0);
-    std::int64_t count, size;
-    OP_REQUIRES_OK(context, RequireVector(code, "code"));
-    OP_REQUIRES_OK(context, ReadScalar(context->input(1), "count", &count));
-    OP_REQUIRES_OK(context, ReadScalar(context->input(2), "size", &size));
-    const std::uint8_t* const bytes = Elements<std::uint8_t>(code);
-    const std::int64_t length = code.NumElements();
-    // Without this check a few untrusted bytes could allocate 8 GB.
-    OP_REQUIRES_OK(context,
-                   ToTensorFlow(CheckIndexCode(length, count, size, form_)));
-    Tensor* indices;
-    OP_REQUIRES_OK(context, AllocateOutput(context, 0, {count}, &indices));
-    OP_REQUIRES_OK(context, ToTensorFlow(DecodeIndices(
-                                bytes, length, count, size, form_,
-                                MutableElements<std::int32_t>(indices))));
-  }
-};
+tensorflow::Status ComputeDecodeIndices(OpKernelContext* context,
+                                        const FormOfIndices& attributes) {
+  const Tensor& code = context->input(0);
+  std::int64_t count, size;
+  TF_RETURN_IF_ERROR(RequireVector(code, "code"));
+  TF_RETURN_IF_ERROR(ReadScalar(context->input(1), "count", &count));
+  TF_RETURN_IF_ERROR(ReadScalar(context->input(2), "size", &size));
+  const std::uint8_t* const bytes = Elements<std::uint8_t>(code);
+  const std::int64_t length = code.NumElements();
+  // Without this check a few untrusted bytes could allocate 8 GB.
+  TF_RETURN_IF_ERROR(
+      ToTensorFlow(CheckIndexCode(length, count, size, attributes.form)));
+  Tensor* indices;
+  TF_RETURN_IF_ERROR(AllocateOutput(context, 0, {count}, &indices));
+  return ToTensorFlow(DecodeIndices(bytes, length, count, size, attributes.form,
+                                    MutableElements<std::int32_t>(indices)));
+}
 
-FEDPLUG_REGISTER_CPU("Fedplug>EncodeIndices", EncodeIndicesOp);
-FEDPLUG_REGISTER_CPU("Fedplug>DecodeIndices", DecodeIndicesOp);
+tensorflow::Status ComputeDrawIndices(OpKernelContext* context) {
+  std::int64_t seed, count, size;
+  TF_RETURN_IF_ERROR(ReadScalar(context->input(0), "seed", &seed));
+  TF_RETURN_IF_ERROR(ReadScalar(context->input(1), "count", &count));
+  TF_RETURN_IF_ERROR(ReadScalar(context->input(2), "size", &size));
+  TF_RETURN_IF_ERROR(ToTensorFlow(CheckDraw(count, size)));
+  Tensor* indices;
+  TF_RETURN_IF_ERROR(AllocateOutput(context, 0, {count}, &indices));
+  IntraOpPool pool(context);
+  return ToTensorFlow(DrawIndices(static_cast<std::uint64_t>(seed), count, size,
+                                  pool,
+                                  MutableElements<std::int32_t>(indices)));
+}
+
+FEDPLUG_REGISTER_CPU("Fedplug>EncodeIndices", ComputeEncodeIndices);
+FEDPLUG_REGISTER_CPU("Fedplug>DecodeIndices", ComputeDecodeIndices);
+FEDPLUG_REGISTER_CPU("Fedplug>DrawIndices", ComputeDrawIndices);
 
 }  // namespace
 }  // namespace fedplug

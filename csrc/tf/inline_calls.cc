@@ -13,7 +13,6 @@
 #include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/framework/shape_inference.h"
 #include "tensorflow/core/kernels/data/iterator_ops.h"
-#include "tf/element_type.h"
 #include "tf/inline_function.h"
 
 namespace fedplug {
@@ -79,7 +78,8 @@ class CallInlineOp : public OpKernel {
   bool one_thread_;
 };
 
-FEDPLUG_REGISTER_CPU("Fedplug>CallInline", CallInlineOp);
+REGISTER_KERNEL_BUILDER(
+    Name("Fedplug>CallInline").Device(tensorflow::DEVICE_CPU), CallInlineOp);
 
 REGISTER_OP("Fedplug>ReduceInline")
     .Input("iterator: resource")
@@ -164,7 +164,9 @@ class ReduceInlineOp : public OpKernel {
   std::unique_ptr<InlineFunction> function_;
 };
 
-FEDPLUG_REGISTER_CPU("Fedplug>ReduceInline", ReduceInlineOp);
+REGISTER_KERNEL_BUILDER(
+    Name("Fedplug>ReduceInline").Device(tensorflow::DEVICE_CPU),
+    ReduceInlineOp);
 
 }  // namespace
 }  // namespace fedplug

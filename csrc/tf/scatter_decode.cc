@@ -3,31 +3,19 @@
 
 #include <algorithm>
 
-#include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/op_kernel.h"
-#include "tensorflow/core/framework/shape_inference.h"
-#include "tf/element_type.h"
-#include "tf/inputs.h"
 #include "tf/parallel.h"
 #include "tf/scatter_decode.h"
 
 namespace fedplug {
 namespace {
 
-using tensorflow::OpKernelContext;
-using tensorflow::Tensor;
-using tensorflow::shape_inference::DimensionHandle;
-using tensorflow::shape_inference::InferenceContext;
-using tensorflow::shape_inference::ShapeHandle;
-
 // The payloads are the inputs after the first.
 tensorflow::Status CheckPayloadShapes(InferenceContext* c) {
-  ShapeHandle values, indices, row_splits, weights;
+  ShapeHandle values, indices, row_splits, weights, entries;
   TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 1, &values));
   TF_RETURN_IF_ERROR(c->WithRank(c->input(2), 1, &indices));
   TF_RETURN_IF_ERROR(c->WithRank(c->input(3), 1, &row_splits));
   TF_RETURN_IF_ERROR(c->WithRank(c->input(4), 1, &weights));
-  ShapeHandle entries;
   TF_RETURN_IF_ERROR(c->Merge(values, indices, &entries));
   DimensionHandle payloads;
   TF_RETURN_IF_ERROR(c->Subtract(c->Dim(row_splits, 0), 1, &payloads));
@@ -99,11 +87,11 @@ struct Cpu {
 };
 
 template <typename T>
-using AddOp = ScatterDecodeAddOp<T, Cpu<T>>;
+constexpr auto kAdd = ComputeScatterDecodeAdd<T, Cpu<T>>;
 template <typename T>
-using DecodeOp = ScatterDecodeOp<T, Cpu<T>>;
-FEDPLUG_REGISTER_FLOATING("Fedplug>ScatterDecodeAdd", AddOp);
-FEDPLUG_REGISTER_FLOATING("Fedplug>ScatterDecode", DecodeOp);
+constexpr auto kDecode = ComputeScatterDecode<T, Cpu<T>>;
+FEDPLUG_REGISTER_FLOATING("Fedplug>ScatterDecodeAdd", kAdd);
+FEDPLUG_REGISTER_FLOATING("Fedplug>ScatterDecode", kDecode);
 
 }  // namespace
 }  // namespace fedplug

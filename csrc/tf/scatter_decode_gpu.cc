@@ -1,17 +1,11 @@
 // Fedplug>ScatterDecodeAdd and Fedplug>ScatterDecode on a GPU: queue on the op's stream.
 #include "cuda/runtime.h"
 #include "cuda/scatter_decode.h"
-#include "tensorflow/core/framework/op_kernel.h"
-#include "tf/element_type.h"
 #include "tf/gpu.h"
-#include "tf/inputs.h"
 #include "tf/scatter_decode.h"
 
 namespace fedplug {
 namespace {
-
-using tensorflow::OpKernelContext;
-using tensorflow::Tensor;
 
 template <typename T>
 struct Gpu {
@@ -57,16 +51,16 @@ struct Gpu {
   }
 };
 
-#define FEDPLUG_REGISTER(T)                                   \
-  REGISTER_KERNEL_BUILDER(Name("Fedplug>ScatterDecodeAdd")    \
-                              .Device(tensorflow::DEVICE_GPU) \
-                              .TypeConstraint<T>("T"),        \
-                          ScatterDecodeAddOp<T, Gpu<T>>);     \
-  REGISTER_KERNEL_BUILDER(Name("Fedplug>ScatterDecode")       \
-                              .Device(tensorflow::DEVICE_GPU) \
-                              .HostMemory("size")             \
-                              .TypeConstraint<T>("T"),        \
-                          ScatterDecodeOp<T, Gpu<T>>)
+#define FEDPLUG_REGISTER(T)                                                \
+  REGISTER_KERNEL_BUILDER(Name("Fedplug>ScatterDecodeAdd")                 \
+                              .Device(tensorflow::DEVICE_GPU)              \
+                              .TypeConstraint<T>("T"),                     \
+                          FunctionOp<ComputeScatterDecodeAdd<T, Gpu<T>>>); \
+  REGISTER_KERNEL_BUILDER(Name("Fedplug>ScatterDecode")                    \
+                              .Device(tensorflow::DEVICE_GPU)              \
+                              .HostMemory("size")                          \
+                              .TypeConstraint<T>("T"),                     \
+                          FunctionOp<ComputeScatterDecode<T, Gpu<T>>>)
 FEDPLUG_FOR_EACH_ELEMENT_TYPE(FEDPLUG_REGISTER);
 #undef FEDPLUG_REGISTER
 

@@ -4,96 +4,71 @@
 
 #include <cstdint>
 
-#include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/op_kernel.h"
-#include "tensorflow/core/framework/shape_inference.h"
-#include "tf/element_type.h"
-#include "tf/inputs.h"
-#include "tf/outputs.h"
+#include "tf/op.h"
 
 namespace fedplug {
 namespace {
-
-using tensorflow::OpKernel;
-using tensorflow::OpKernelContext;
-using tensorflow::Tensor;
-using tensorflow::shape_inference::InferenceContext;
-
-tensorflow::Status BytesToBytesShape(InferenceContext* c) {
-  TF_RETURN_IF_ERROR(CheckRanks(c, {1, 0, 0}));
-  c->set_output(0, c->Vector(InferenceContext::kUnknownDim));
-  return tensorflow::OkStatus();
-}
 
 REGISTER_OP("Fedplug>EncodeSymbols")
     .Input("packed: uint8")
     .Input("count: int64")
     .Input("bits: int64")
     .Output("code: uint8")
-    .SetShapeFn(BytesToBytesShape);
+    .SetShapeFn(VectorOf({1, 0, 0}));
 
 REGISTER_OP("Fedplug>DecodeSymbols")
     .Input("code: uint8")
     .Input("count: int64")
     .Input("bits: int64")
     .Output("packed: uint8")
-    .SetShapeFn(BytesToBytesShape);
+    .SetShapeFn(VectorOf({1, 0, 0}));
 
-// The bytes are input 0.
-tensorflow::Status ReadSizes(OpKernelContext* context, std::int64_t* count,
-                             int* bits) {
-  TF_RETURN_IF_ERROR(RequireVector(context->input(0), "the bytes"));
-  TF_RETURN_IF_ERROR(ReadScalar(context->input(1), "count", count));
-  return ReadBits(context->input(2), bits);
+// The inputs of both ops.
+struct Symbols {
+  const std::uint8_t* data;
+  std::int64_t length;
+  std::int64_t count;
+  int bits;
+
+  tensorflow::Status Read(OpKernelContext* context) {
+    const Tensor& bytes = context->input(0);
+    TF_RETURN_IF_ERROR(RequireVector(bytes, "the bytes"));
+    data = Elements<std::uint8_t>(bytes);
+    length = bytes.NumElements();
+    TF_RETURN_IF_ERROR(ReadScalar(context->input(1), "count", &count));
+    return ReadBits(context->input(2), &bits);
+  }
+};
+
+tensorflow::Status ComputeEncodeSymbols(OpKernelContext* context) {
+  Symbols packed;
+  TF_RETURN_IF_ERROR(packed.Read(context));
+  tensorflow::Status allocated;
+  const auto place = [&](std::int64_t bytes) -> std::uint8_t* {
+    Tensor* code;
+    allocated = AllocateOutput(context, 0, {bytes}, &code);
+    return allocated.ok() ? MutableElements<std::uint8_t>(code) : nullptr;
+  };
+  TF_RETURN_IF_ERROR(ToTensorFlow(EncodeSymbols(
+      packed.data, packed.length, packed.count, packed.bits, place)));
+  return allocated;
 }
 
-class EncodeSymbolsOp : public OpKernel {
- public:
-  using OpKernel::OpKernel;
+tensorflow::Status ComputeDecodeSymbols(OpKernelContext* context) {
+  Symbols code;
+  TF_RETURN_IF_ERROR(code.Read(context));
+  TF_RETURN_IF_ERROR(ToTensorFlow(
+      CheckSymbolCode(code.data, code.length, code.count, code.bits)));
+  Tensor* packed;
+  const std::int64_t bytes = PackedSymbolBytes(code.count, code.bits);
+  TF_RETURN_IF_ERROR(AllocateOutput(context, 0, {bytes}, &packed));
+  return ToTensorFlow(DecodeSymbols(code.data, code.length, code.count,
+                                    code.bits,
+                                    MutableElements<std::uint8_t>(packed)));
+}
 
-  void Compute(OpKernelContext* context) override {
-    std::int64_t count;
-    int bits;
-    OP_REQUIRES_OK(context, ReadSizes(context, &count, &bits));
-    const Tensor& packed = context->input(0);
-    tensorflow::Status allocated;
-    const auto place = [&](std::int64_t bytes) -> std::uint8_t* {
-      Tensor* code;
-      allocated = AllocateOutput(context, 0, {bytes}, &code);
-      return allocated.ok() ? MutableElements<std::uint8_t>(code) : nullptr;
-    };
-    OP_REQUIRES_OK(context, ToTensorFlow(EncodeSymbols(
-                                Elements<std::uint8_t>(packed),
-                                packed.NumElements(), count, bits, place)));
-    OP_REQUIRES_OK(context, allocated);
-  }
-};
-
-class DecodeSymbolsOp : public OpKernel {
- public:
-  using OpKernel::OpKernel;
-
-  void Compute(OpKernelContext* context) override {
-    std::int64_t count;
-    int bits;
-    OP_REQUIRES_OK(context, ReadSizes(context, &count, &bits));
-    const Tensor& code = context->input(0);
-    const std::uint8_t* const bytes = Elements<std::uint8_t>(code);
-    const std::int64_t length = code.NumElements();
-    OP_REQUIRES_OK(context,
-                   ToTensorFlow(CheckSymbolCode(bytes, length, count, bits)));
-    Tensor* packed;
-    OP_REQUIRES_OK(
-        context,
-        AllocateOutput(context, 0, {PackedSymbolBytes(count, bits)}, &packed));
-    OP_REQUIRES_OK(context, ToTensorFlow(DecodeSymbols(
-                                bytes, length, count, bits,
-                                MutableElements<std::uint8_t>(packed))));
-  }
-};
-
-FEDPLUG_REGISTER_CPU("Fedplug>EncodeSymbols", EncodeSymbolsOp);
-FEDPLUG_REGISTER_CPU("Fedplug>DecodeSymbols", DecodeSymbolsOp);
+FEDPLUG_REGISTER_CPU("Fedplug>EncodeSymbols", ComputeEncodeSymbols);
+FEDPLUG_REGISTER_CPU("Fedplug>DecodeSymbols", ComputeDecodeSymbols);
 
 }  // namespace
 }  // namespace fedplug

@@ -3,22 +3,11 @@
 
 #include <cstdint>
 
-#include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/op_kernel.h"
-#include "tensorflow/core/framework/shape_inference.h"
-#include "tf/element_type.h"
-#include "tf/inputs.h"
-#include "tf/outputs.h"
+#include "tf/op.h"
 #include "tf/parallel.h"
 
 namespace fedplug {
 namespace {
-
-using tensorflow::OpKernel;
-using tensorflow::OpKernelContext;
-using tensorflow::Tensor;
-using tensorflow::shape_inference::InferenceContext;
-using tensorflow::shape_inference::ShapeHandle;
 
 tensorflow::Status TakeFromSumShape(InferenceContext* c) {
   ShapeHandle update;
@@ -40,35 +29,28 @@ REGISTER_OP("Fedplug>TakeFromSum")
     .SetShapeFn(TakeFromSumShape);
 
 template <typename T>
-class TakeFromSumOp : public OpKernel {
- public:
-  using OpKernel::OpKernel;
+tensorflow::Status ComputeTakeFromSum(OpKernelContext* context) {
+  const Tensor& delta = context->input(0);
+  const Tensor& residual = context->input(1);
+  const Tensor& indices = context->input(2);
+  TF_RETURN_IF_ERROR(RequireSameShape(delta, residual, "delta"));
+  TF_RETURN_IF_ERROR(RequireVector(indices, "indices"));
+  Tensor *values, *new_residual;
+  TF_RETURN_IF_ERROR(AllocateOutput(context, 0, indices.shape(), &values));
+  // Not the residual's own buffer: writing there would require another walk
+  // that checks every sum first.
+  TF_RETURN_IF_ERROR(
+      AllocateOutput(context, 1, residual.shape(), &new_residual));
+  IntraOpPool pool(context);
+  std::int64_t non_finite;
+  return ToTensorFlow(
+      TakeFromSum(Elements<T>(delta), Elements<T>(residual),
+                  MutableElements<T>(new_residual), delta.NumElements(),
+                  Elements<std::int32_t>(indices), indices.NumElements(), pool,
+                  MutableElements<T>(values), &non_finite));
+}
 
-  void Compute(OpKernelContext* context) override {
-    const Tensor& delta = context->input(0);
-    const Tensor& residual = context->input(1);
-    const Tensor& indices = context->input(2);
-    OP_REQUIRES_OK(context, RequireSameShape(delta, residual));
-    OP_REQUIRES_OK(context, RequireVector(indices, "indices"));
-    Tensor *values, *new_residual;
-    OP_REQUIRES_OK(context,
-                   AllocateOutput(context, 0, indices.shape(), &values));
-    // Not the residual's own buffer: writing there would require another walk
-    // that checks every sum first.
-    OP_REQUIRES_OK(context,
-                   AllocateOutput(context, 1, residual.shape(), &new_residual));
-    IntraOpPool pool(context);
-    std::int64_t non_finite;
-    OP_REQUIRES_OK(context,
-                   ToTensorFlow(TakeFromSum(
-                       Elements<T>(delta), Elements<T>(residual),
-                       MutableElements<T>(new_residual), delta.NumElements(),
-                       Elements<std::int32_t>(indices), indices.NumElements(),
-                       pool, MutableElements<T>(values), &non_finite)));
-  }
-};
-
-FEDPLUG_REGISTER_WIDE("Fedplug>TakeFromSum", TakeFromSumOp);
+FEDPLUG_REGISTER_WIDE("Fedplug>TakeFromSum", ComputeTakeFromSum);
 
 }  // namespace
 }  // namespace fedplug

@@ -4,26 +4,10 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/topk_residual.h"
-#include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/op_kernel.h"
-#include "tensorflow/core/framework/shape_inference.h"
-#include "tensorflow/core/platform/errors.h"
-#include "tf/element_type.h"
-#include "tf/inputs.h"
-#include "tf/outputs.h"
 #include "tf/parallel.h"
 
 namespace fedplug {
 namespace {
-
-using tensorflow::OpKernel;
-using tensorflow::OpKernelConstruction;
-using tensorflow::OpKernelContext;
-using tensorflow::Tensor;
-using tensorflow::shape_inference::DimensionHandle;
-using tensorflow::shape_inference::InferenceContext;
-using tensorflow::shape_inference::ShapeHandle;
 
 // min(k, n), if the input k and n are known. An unknown n is kUnknownDim.
 tensorflow::Status NumSelected(InferenceContext* c, int k_input, std::int64_t n,
@@ -33,7 +17,7 @@ tensorflow::Status NumSelected(InferenceContext* c, int k_input, std::int64_t n,
   if (k_tensor == nullptr) return tensorflow::OkStatus();
   const std::int64_t k = k_tensor->scalar<std::int64_t>()();
   if (k < 0) {
-    return tensorflow::errors::InvalidArgument("k must be 0 or more, not ", k);
+    return InvalidArgument("k must be 0 or more, not ", k);
   }
   if (n >= 0) *selected = c->MakeDim(std::min(k, n));
   return tensorflow::OkStatus();
@@ -72,26 +56,20 @@ REGISTER_OP("Fedplug>GroupedTopKResidual")
     .SetShapeFn(GroupedTopKResidualShape);
 
 template <typename T>
-class GroupedTopKResidualOp : public OpKernel {
- public:
-  using OpKernel::OpKernel;
+tensorflow::Status ComputeGroupedTopKResidual(OpKernelContext* context) {
+  GroupedTopKArguments<T> arguments;
+  TF_RETURN_IF_ERROR(arguments.Open(context));
+  IntraOpPool pool(context);
+  std::int64_t non_finite;
+  return ToTensorFlow(GroupedTopKResidual(
+      arguments.updates, arguments.k, pool,
+      MutableElements<T>(arguments.values),
+      MutableElements<std::int32_t>(arguments.indices),
+      MutableElements<std::int64_t>(arguments.row_splits), &non_finite));
+}
 
-  void Compute(OpKernelContext* context) override {
-    GroupedTopKArguments<T> arguments;
-    OP_REQUIRES_OK(context, arguments.Open(context));
-    IntraOpPool pool(context);
-    std::int64_t non_finite;
-    const Status status = GroupedTopKResidual(
-        arguments.updates, arguments.k, pool,
-        MutableElements<T>(arguments.values),
-        arguments.indices->template flat<std::int32_t>().data(),
-        arguments.row_splits->template flat<std::int64_t>().data(),
-        &non_finite);
-    OP_REQUIRES_OK(context, ToTensorFlow(status));
-  }
-};
-
-FEDPLUG_REGISTER_WIDE("Fedplug>GroupedTopKResidual", GroupedTopKResidualOp);
+FEDPLUG_REGISTER_WIDE("Fedplug>GroupedTopKResidual",
+                      ComputeGroupedTopKResidual);
 
 }  // namespace
 }  // namespace fedplug

@@ -5,34 +5,15 @@
 #include <cstdint>
 #include <string>
 
-#include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/op_kernel.h"
-#include "tensorflow/core/framework/shape_inference.h"
-#include "tf/element_type.h"
-#include "tf/inputs.h"
-#include "tf/outputs.h"
+#include "tf/op.h"
 #include "tf/parallel.h"
 
 namespace fedplug {
 namespace {
 
-using tensorflow::OpKernel;
-using tensorflow::OpKernelConstruction;
-using tensorflow::OpKernelContext;
-using tensorflow::Tensor;
-using tensorflow::errors::InvalidArgument;
-using tensorflow::shape_inference::InferenceContext;
-
-tensorflow::Status EncodeValuesShape(InferenceContext* c) {
-  TF_RETURN_IF_ERROR(CheckRanks(c, {1, 0, 0}));
-  c->set_output(0, c->Vector(InferenceContext::kUnknownDim));
-  return tensorflow::OkStatus();
-}
-
-tensorflow::Status DecodeValuesShape(InferenceContext* c) {
-  TF_RETURN_IF_ERROR(CheckRanks(c, {1, 0, 0}));
-  return SetVectorOutput(c, 1);
-}
+constexpr char kForms[] =
+    "form: {'float16', 'bfloat16', 'qsgd', 'nearest', 'sign', 'codebook', "
+    "'bounded', 'bfp'}";
 
 REGISTER_OP("Fedplug>EncodeValues")
     .Input("values: T")
@@ -40,12 +21,10 @@ REGISTER_OP("Fedplug>EncodeValues")
     .Input("bits: int64")
     .Output("code: uint8")
     .Attr("T: {half, bfloat16, float, double}")
-    .Attr(
-        "form: {'float16', 'bfloat16', 'qsgd', 'nearest', 'sign', "
-        "'codebook', 'bounded', 'bfp'}")
+    .Attr(kForms)
     .Attr("block_size: int = 1")
     .Attr("relative: float = 0.01")
-    .SetShapeFn(EncodeValuesShape);
+    .SetShapeFn(VectorOf({1, 0, 0}));
 
 REGISTER_OP("Fedplug>DecodeValues")
     .Input("code: uint8")
@@ -53,97 +32,74 @@ REGISTER_OP("Fedplug>DecodeValues")
     .Input("bits: int64")
     .Output("values: T")
     .Attr("T: {half, bfloat16, float, double}")
-    .Attr(
-        "form: {'float16', 'bfloat16', 'qsgd', 'nearest', 'sign', "
-        "'codebook', 'bounded', 'bfp'}")
+    .Attr(kForms)
     .Attr("block_size: int = 1")
     .Attr("relative: float = 0.01")
-    .SetShapeFn(DecodeValuesShape);
+    .SetShapeFn(VectorOf({1, 0, 0}, 1));
 
 // The configuration of a code, from the attributes and then from the inputs.
-class ValueCodeOp : public OpKernel {
- public:
-  explicit ValueCodeOp(OpKernelConstruction* context) : OpKernel(context) {
+struct CodeOfValues {
+  ValueCode code;
+
+  tensorflow::Status Read(OpKernelConstruction* context) {
     std::string form;
-    OP_REQUIRES_OK(context, context->GetAttr("form", &form));
+    TF_RETURN_IF_ERROR(context->GetAttr("form", &form));
     tensorflow::int64 block_size;
-    OP_REQUIRES_OK(context, context->GetAttr("block_size", &block_size));
-    of_attributes_.block_size = block_size;
-    OP_REQUIRES_OK(context,
-                   context->GetAttr("relative", &of_attributes_.relative));
-    OP_REQUIRES(context, FindValueForm(form, &of_attributes_.form),
-                InvalidArgument("no value code is called ", form));
+    TF_RETURN_IF_ERROR(context->GetAttr("block_size", &block_size));
+    code.block_size = block_size;
+    TF_RETURN_IF_ERROR(context->GetAttr("relative", &code.relative));
+    if (FindValueForm(form, &code.form)) return tensorflow::OkStatus();
+    return InvalidArgument("no value code is called ", form);
   }
 
- protected:
   // The inputs are a vector, a scalar and the bits.
   tensorflow::Status ReadInputs(OpKernelContext* context, const char* vector,
-                                const char* scalar, std::int64_t* value,
-                                ValueCode* code) const {
+                                const char* scalar, std::int64_t* value) {
     TF_RETURN_IF_ERROR(RequireVector(context->input(0), vector));
     TF_RETURN_IF_ERROR(ReadScalar(context->input(1), scalar, value));
-    *code = of_attributes_;
-    return ReadBits(context->input(2), &code->bits);
-  }
-
- private:
-  ValueCode of_attributes_;
-};
-
-template <typename T>
-class EncodeValuesOp : public ValueCodeOp {
- public:
-  using ValueCodeOp::ValueCodeOp;
-
-  void Compute(OpKernelContext* context) override {
-    ValueCode code;
-    std::int64_t seed;
-    OP_REQUIRES_OK(context,
-                   ReadInputs(context, "values", "seed", &seed, &code));
-    const Tensor& values = context->input(0);
-    const std::int64_t count = values.NumElements();
-    OP_REQUIRES_OK(context, ToTensorFlow(CheckValueCode(code, count)));
-
-    Tensor* data;
-    const std::int64_t bytes = ValueCodeBytes(code, count, sizeof(T));
-    OP_REQUIRES_OK(context, AllocateOutput(context, 0, {bytes}, &data));
-    IntraOpPool pool(context);
-    std::int64_t non_finite;
-    OP_REQUIRES_OK(
-        context,
-        ToTensorFlow(EncodeValues(
-            Elements<T>(values), count, code, static_cast<std::uint64_t>(seed),
-            pool, MutableElements<std::uint8_t>(data), &non_finite)));
+    return ReadBits(context->input(2), &code.bits);
   }
 };
 
 template <typename T>
-class DecodeValuesOp : public ValueCodeOp {
- public:
-  using ValueCodeOp::ValueCodeOp;
+tensorflow::Status ComputeEncodeValues(OpKernelContext* context,
+                                       const CodeOfValues& attributes) {
+  CodeOfValues of = attributes;
+  std::int64_t seed;
+  TF_RETURN_IF_ERROR(of.ReadInputs(context, "values", "seed", &seed));
+  const Tensor& values = context->input(0);
+  const std::int64_t count = values.NumElements();
+  TF_RETURN_IF_ERROR(ToTensorFlow(CheckValueCode(of.code, count)));
+  Tensor* data;
+  const std::int64_t bytes = ValueCodeBytes(of.code, count, sizeof(T));
+  TF_RETURN_IF_ERROR(AllocateOutput(context, 0, {bytes}, &data));
+  IntraOpPool pool(context);
+  std::int64_t non_finite;
+  return ToTensorFlow(EncodeValues(
+      Elements<T>(values), count, of.code, static_cast<std::uint64_t>(seed),
+      pool, MutableElements<std::uint8_t>(data), &non_finite));
+}
 
-  void Compute(OpKernelContext* context) override {
-    ValueCode code;
-    std::int64_t count;
-    OP_REQUIRES_OK(context,
-                   ReadInputs(context, "code", "count", &count, &code));
-    const Tensor& data = context->input(0);
-    const std::int64_t bytes = data.NumElements();
-    OP_REQUIRES_OK(
-        context, ToTensorFlow(CheckValueBytes(Elements<std::uint8_t>(data),
-                                              bytes, count, code, sizeof(T))));
+template <typename T>
+tensorflow::Status ComputeDecodeValues(OpKernelContext* context,
+                                       const CodeOfValues& attributes) {
+  CodeOfValues of = attributes;
+  std::int64_t count;
+  TF_RETURN_IF_ERROR(of.ReadInputs(context, "code", "count", &count));
+  const Tensor& data = context->input(0);
+  const std::uint8_t* const bytes = Elements<std::uint8_t>(data);
+  const std::int64_t length = data.NumElements();
+  TF_RETURN_IF_ERROR(
+      ToTensorFlow(CheckValueBytes(bytes, length, count, of.code, sizeof(T))));
+  Tensor* values;
+  TF_RETURN_IF_ERROR(AllocateOutput(context, 0, {count}, &values));
+  IntraOpPool pool(context);
+  return ToTensorFlow(DecodeValues(bytes, length, count, of.code, pool,
+                                   MutableElements<T>(values)));
+}
 
-    Tensor* values;
-    OP_REQUIRES_OK(context, AllocateOutput(context, 0, {count}, &values));
-    IntraOpPool pool(context);
-    OP_REQUIRES_OK(context, ToTensorFlow(DecodeValues(
-                                Elements<std::uint8_t>(data), bytes, count,
-                                code, pool, MutableElements<T>(values))));
-  }
-};
-
-FEDPLUG_REGISTER_FLOATING("Fedplug>EncodeValues", EncodeValuesOp);
-FEDPLUG_REGISTER_FLOATING("Fedplug>DecodeValues", DecodeValuesOp);
+FEDPLUG_REGISTER_FLOATING("Fedplug>EncodeValues", ComputeEncodeValues);
+FEDPLUG_REGISTER_FLOATING("Fedplug>DecodeValues", ComputeDecodeValues);
 
 }  // namespace
 }  // namespace fedplug

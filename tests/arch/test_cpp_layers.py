@@ -70,7 +70,7 @@ def is_allowed(folder, header):
         ("cuda", "tensorflow/core/util/gpu_kernel_helper.h", False),
         ("tf", "pybind11/pybind11.h", False),
         ("python", "tensorflow/core/framework/op.h", False),
-        ("python", "tf/inputs.h", False),
+        ("python", "tf/op.h", False),
     ],
 )
 def test_the_rule_itself(folder, header, allowed):

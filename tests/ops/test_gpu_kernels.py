@@ -11,7 +11,7 @@ from fedplug import ops
 from fedplug.ops._tensorflow import loader as _loader
 
 HOST_MEMORY = {
-    "Fedplug>GroupedTopKResidual": {"k", "nonfinite"},
+    "Fedplug>GroupedTopKResidual": {"k"},
     "Fedplug>ScatterDecodeAdd": set(),
     "Fedplug>ScatterDecode": {"size"},
 }
