@@ -32,6 +32,9 @@ struct SelectFromChunk {
     RankedBits<topk::kTile> ties;
   };
 
+  // One for each chunk.
+  std::int64_t Tiles() const { return (call.n + chunk - 1) / chunk; }
+
   template <typename Block>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, std::int64_t number,
                                       Shared& shared) const {

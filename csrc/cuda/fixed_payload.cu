@@ -155,13 +155,6 @@ struct Encode {
   }
 };
 
-template <typename T>
-T* Reserve(std::int64_t count, std::int64_t* end) {
-  auto* const at = reinterpret_cast<T*>(*end);
-  *end += AlignedBytes(count * static_cast<std::int64_t>(sizeof(T)));
-  return at;
-}
-
 __device__ std::int64_t ThreadOfGrid() {
   return static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
 }
@@ -383,39 +376,37 @@ std::int64_t PartialsOf(std::int64_t entries) {
 }
 
 struct EncodeSpace {
-  std::int64_t bytes = 0;
+  std::size_t bytes;
   float* values;
   std::int32_t* indices;
   Book* book;
   double* sums;  // of values and of squares, then partials
   EncodeSpace(const Layout& layout, void* workspace) {
-    auto end = reinterpret_cast<std::int64_t>(workspace);
-    const std::int64_t begin = end;
-    values = Reserve<float>(layout.entries, &end);
-    indices = Reserve<std::int32_t>(layout.entries, &end);
-    book = Reserve<Book>(1, &end);
-    sums = Reserve<double>(2 + PartialsOf(layout.entries), &end);
-    bytes = end - begin;
+    Cutter cutter(workspace);
+    values = cutter.Take<float>(layout.entries);
+    indices = cutter.Take<std::int32_t>(layout.entries);
+    book = cutter.Take<Book>(1);
+    sums = cutter.Take<double>(2 + PartialsOf(layout.entries));
+    bytes = cutter.bytes();
   }
 };
 
 struct MeanSpace {
-  std::int64_t bytes = 0;
+  std::size_t bytes;
   float* values;
   std::int32_t* indices;
   std::int64_t* row_splits;
   void* scatter;
   ScatterReport* report;
   MeanSpace(const Layout& layout, std::int64_t payloads, void* workspace) {
-    auto end = reinterpret_cast<std::int64_t>(workspace);
-    const std::int64_t begin = end;
-    values = Reserve<float>(layout.entries * payloads, &end);
-    indices = Reserve<std::int32_t>(layout.entries * payloads, &end);
-    row_splits = Reserve<std::int64_t>(payloads + 1, &end);
-    scatter = Reserve<std::uint8_t>(
-        static_cast<std::int64_t>(ScatterDecodeWorkspaceBytes()), &end);
-    report = Reserve<ScatterReport>(1, &end);
-    bytes = end - begin;
+    Cutter cutter(workspace);
+    values = cutter.Take<float>(layout.entries * payloads);
+    indices = cutter.Take<std::int32_t>(layout.entries * payloads);
+    row_splits = cutter.Take<std::int64_t>(payloads + 1);
+    scatter = cutter.Take<std::uint8_t>(
+        static_cast<std::int64_t>(ScatterDecodeWorkspaceBytes()));
+    report = cutter.Take<ScatterReport>(1);
+    bytes = cutter.bytes();
   }
 };
 
@@ -511,13 +502,12 @@ std::int64_t FixedPayloadBytes(const FixedForm& form) {
 }
 
 std::size_t FixedEncodeWorkspaceBytes(const FixedForm& form) {
-  return static_cast<std::size_t>(EncodeSpace(Layout(form), nullptr).bytes);
+  return EncodeSpace(Layout(form), nullptr).bytes;
 }
 
 std::size_t FixedMeanWorkspaceBytes(const FixedForm& form,
                                     std::int64_t payloads) {
-  return static_cast<std::size_t>(
-      MeanSpace(Layout(form), payloads, nullptr).bytes);
+  return MeanSpace(Layout(form), payloads, nullptr).bytes;
 }
 
 Status QueueFixedEncode(const FixedForm& form, const float* delta,

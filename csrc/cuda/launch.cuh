@@ -97,18 +97,20 @@ class LaunchQueue {
 
 inline constexpr int kStepThreads = 256;
 
-template <typename Step>
-__global__ void __launch_bounds__(kStepThreads)
+template <int kThreads, typename Step>
+__global__ void __launch_bounds__(kThreads)
     StepKernel(const __grid_constant__ Step step) {
   __shared__ typename Step::Shared shared;
   step(DeviceBlock{}, blockIdx.x, shared);
 }
 
 // Queues step.Tiles() blocks of threads.
-template <typename Step>
+template <int kThreads = kStepThreads, typename Step>
 void QueueStep(const Step& step, LaunchQueue* queue) {
   const auto tiles = static_cast<unsigned>(step.Tiles());
-  if (tiles > 0) queue->Launch(StepKernel<Step>, tiles, kStepThreads, step);
+  if (tiles > 0) {
+    queue->Launch(StepKernel<kThreads, Step>, tiles, kThreads, step);
+  }
 }
 
 }  // namespace fedplug::cuda

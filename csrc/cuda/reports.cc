@@ -6,33 +6,20 @@
 #include "cuda/value_code.h"
 
 namespace fedplug::cuda {
-namespace {
-
-// `of_tensor` names the tensor of a list, or is empty.
-Status ToStatus(const TopKReport& report, std::int64_t n,
-                const std::string& of_tensor) {
-  if (report.non_finite == 0) return {};
-  return {StatusCode::kNonFinite,
-          std::to_string(report.non_finite) + " of " + std::to_string(n) +
-              " sums of delta and residual" + of_tensor +
-              " are NaN or infinite, the first at index " +
-              std::to_string(report.first_non_finite) +
-              "; nothing was changed. Leave this update out"};
-}
-
-}  // namespace
-
-Status ToStatus(const TopKReport& report, std::int64_t n) {
-  return ToStatus(report, n, "");
-}
 
 Status ToStatus(const std::vector<TopKReport>& reports,
                 const std::vector<std::int64_t>& sizes) {
   for (std::size_t i = 0; i < reports.size(); ++i) {
+    const TopKReport& report = reports[i];
+    if (report.non_finite == 0) continue;
     const std::string of_tensor =
         reports.size() == 1 ? "" : " of tensor " + std::to_string(i);
-    Status status = ToStatus(reports[i], sizes[i], of_tensor);
-    if (!status.ok()) return status;
+    return {StatusCode::kNonFinite,
+            std::to_string(report.non_finite) + " of " +
+                std::to_string(sizes[i]) + " sums of delta and residual" +
+                of_tensor + " are NaN or infinite, the first at index " +
+                std::to_string(report.first_non_finite) +
+                "; nothing was changed. Leave this update out"};
   }
   return {};
 }
@@ -70,10 +57,9 @@ Status ToStatus(const ScatterReport& report) {
   return {};
 }
 
-Status ToStatus(const ValueReport& report, std::int64_t count) {
-  if (report.non_finite == 0) return {};
-  return NonFiniteValues(report.non_finite, count,
-                         count - report.first_from_end);
+Status ToStatus(const NonFiniteCount& report, std::int64_t count) {
+  if (report.count == 0) return {};
+  return NonFiniteValues(report.count, count, count - report.first_from_end);
 }
 
 }  // namespace fedplug::cuda

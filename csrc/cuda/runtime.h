@@ -56,6 +56,28 @@ inline std::int64_t AlignedBytes(std::int64_t bytes) {
   return (bytes + 255) / 256 * 256;
 }
 
+// Allocates arrays from a block of memory, one after the other. Without one,
+// only counts.
+class Cutter {
+ public:
+  explicit Cutter(void* memory) : memory_(static_cast<std::byte*>(memory)) {}
+
+  template <typename Element>
+  Element* Take(std::int64_t count) {
+    auto* const taken = memory_ == nullptr
+                            ? nullptr
+                            : reinterpret_cast<Element*>(memory_ + bytes_);
+    bytes_ += AlignedBytes(count * static_cast<std::int64_t>(sizeof(Element)));
+    return taken;
+  }
+
+  std::size_t bytes() const { return static_cast<std::size_t>(bytes_); }
+
+ private:
+  std::byte* memory_;
+  std::int64_t bytes_ = 0;
+};
+
 // Refuses (kInvalidArgument) a workspace that is too small.
 inline Status CheckWorkspace(std::size_t bytes, std::size_t needed) {
   if (bytes >= needed) return {};

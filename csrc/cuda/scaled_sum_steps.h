@@ -48,6 +48,8 @@ struct AddScaled {
 
   using Shared = topk::NonFiniteCounts;
 
+  std::int64_t Tiles() const { return topk::TilesOf(call.n); }
+
   template <typename Block>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, std::int64_t number,
                                       Shared& shared) const {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "cuda/device_block.cuh"
+#include "core/scatter_decode.h"
 #include "cuda/launch.cuh"
 #include "cuda/runtime.h"
 #include "cuda/scatter_decode.h"
@@ -13,33 +13,9 @@ namespace fedplug::cuda {
 namespace {
 
 using scatter::Call;
-using scatter::kThreads;
 using scatter::Mistakes;
 
-template <typename T, typename Step>
-__global__ void __launch_bounds__(kThreads)
-    StepKernel(const __grid_constant__ Call<T> call, const Step step) {
-  __shared__ typename Step::Shared shared;
-  step(DeviceBlock{}, call, blockIdx.x, shared);
-}
-
-template <typename T>
-class StreamLauncher {
- public:
-  StreamLauncher(const Call<T>& call, LaunchQueue* queue)
-      : call_(call), queue_(queue) {}
-
-  template <typename Step>
-  void Each(const Step& step) {
-    const auto tiles = static_cast<unsigned>(Step::Tiles(call_));
-    if (tiles == 0) return;
-    queue_->Launch(StepKernel<T, Step>, tiles, kThreads, call_, step);
-  }
-
- private:
-  Call<T> call_;
-  LaunchQueue* queue_;
-};
+static_assert(scatter::kThreads == kStepThreads);
 
 // Checks on the host. Check does the others.
 Status CheckSizes(std::int64_t n, std::int64_t entries, std::int64_t payloads,
@@ -47,9 +23,7 @@ Status CheckSizes(std::int64_t n, std::int64_t entries, std::int64_t payloads,
   const auto invalid = [](std::string message) {
     return Status(StatusCode::kInvalidArgument, std::move(message));
   };
-  if (n < 0 || n > INT32_MAX) {
-    return invalid("n = " + std::to_string(n) + " is not in [0, 2^31)");
-  }
+  if (Status status = CheckDenseSize(n); !status.ok()) return status;
   if (payloads < 0) {
     return invalid(
         "row_splits is empty; it holds one number more than there are "
@@ -69,8 +43,8 @@ Status CheckSizes(std::int64_t n, std::int64_t entries, std::int64_t payloads,
 template <typename T>
 void QueueSteps(const Call<T>& call, LaunchQueue* queue) {
   queue->Zero(call.mistakes, sizeof(*call.mistakes));
-  StreamLauncher<T> launcher(call, queue);
-  scatter::RunSteps<T>(launcher);
+  QueueStep(scatter::Check<T>{call}, queue);
+  QueueStep(scatter::Add<T>{call}, queue);
 }
 
 }  // namespace

@@ -71,45 +71,38 @@ FEDPLUG_HOST_DEVICE std::int64_t LowerBound(const Element* elements,
 }
 
 template <typename T>
-FEDPLUG_HOST_DEVICE bool IsPayloadStart(const Call<T>& call,
-                                        std::int64_t entry) {
-  const std::int64_t p =
-      LowerBound(call.row_splits, 0, call.payloads + 1, entry);
-  return p <= call.payloads && call.row_splits[p] == entry;
-}
-
-template <typename T>
 struct Check {
   struct Shared {};
 
-  FEDPLUG_HOST_DEVICE static std::int64_t Tiles(const Call<T>& call) {
+  Call<T> call;
+
+  FEDPLUG_HOST_DEVICE std::int64_t Tiles() const {
     const std::int64_t splits = call.payloads + 1;
     const std::int64_t most = call.entries > splits ? call.entries : splits;
     return (most + kCheckTile - 1) / kCheckTile;
   }
 
   template <typename Block>
-  FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Call<T>& call,
-                                      std::int64_t tile, Shared&) const {
+  FEDPLUG_HOST_DEVICE void operator()(const Block& block, std::int64_t tile,
+                                      Shared&) const {
     block.Each([&](int thread) {
       const std::int64_t end = (tile + 1) * kCheckTile;
       for (std::int64_t i = tile * kCheckTile + thread; i < end;
            i += kThreads) {
-        if (i <= call.payloads) CheckSplit(call, i);
-        if (i < call.entries) CheckEntry(call, i);
+        if (i <= call.payloads) CheckSplit(i);
+        if (i < call.entries) CheckEntry(i);
       }
     });
-    const auto tiles = static_cast<std::uint32_t>(Tiles(call));
+    const auto tiles = static_cast<std::uint32_t>(Tiles());
     const bool last = block.Agree(
         [&] { return IsLastToArrive(&call.mistakes->arrived, tiles); });
     if (!last) return;
     block.Each([&](int thread) {
-      if (thread == 0) *call.report = Explain(call);
+      if (thread == 0) *call.report = Explain();
     });
   }
 
-  FEDPLUG_HOST_DEVICE static void CheckSplit(const Call<T>& call,
-                                             std::int64_t i) {
+  FEDPLUG_HOST_DEVICE void CheckSplit(std::int64_t i) const {
     const std::int64_t here = call.row_splits[i];
     const auto from_end = static_cast<std::uint64_t>(call.payloads + 1 - i);
     if (i == 0 && here != 0) {
@@ -120,29 +113,33 @@ struct Check {
     if (wrong) AtomicMax(&call.mistakes->split_from_end, from_end);
   }
 
-  FEDPLUG_HOST_DEVICE static void CheckEntry(const Call<T>& call,
-                                             std::int64_t j) {
+  FEDPLUG_HOST_DEVICE bool IsPayloadStart(std::int64_t entry) const {
+    const std::int64_t p =
+        LowerBound(call.row_splits, 0, call.payloads + 1, entry);
+    return p <= call.payloads && call.row_splits[p] == entry;
+  }
+
+  FEDPLUG_HOST_DEVICE void CheckEntry(std::int64_t j) const {
     const std::int32_t index = call.indices[j];
     const bool falls = j > 0 && index <= call.indices[j - 1];
-    if (index < 0 || index >= call.n || (falls && !IsPayloadStart(call, j))) {
+    if (index < 0 || index >= call.n || (falls && !IsPayloadStart(j))) {
       AtomicMax(&call.mistakes->entry_from_end,
                 static_cast<std::uint64_t>(call.entries - j));
     }
   }
 
   // REQUIRES: the block is the last to arrive
-  FEDPLUG_HOST_DEVICE static ScatterReport Explain(const Call<T>& call) {
+  FEDPLUG_HOST_DEVICE ScatterReport Explain() const {
     const auto split =
         static_cast<std::int64_t>(LoadArrived(&call.mistakes->split_from_end));
     const auto entry =
         static_cast<std::int64_t>(LoadArrived(&call.mistakes->entry_from_end));
-    if (split != 0) return SplitReport(call, call.payloads + 2 - split);
-    if (entry != 0) return EntryReport(call, call.entries - entry);
+    if (split != 0) return SplitReport(call.payloads + 2 - split);
+    if (entry != 0) return EntryReport(call.entries - entry);
     return {ScatterFlaw::kNone, 0, 0, 0, 0, 0, 0};
   }
 
-  FEDPLUG_HOST_DEVICE static ScatterReport SplitReport(const Call<T>& call,
-                                                       std::int64_t mistake) {
+  FEDPLUG_HOST_DEVICE ScatterReport SplitReport(std::int64_t mistake) const {
     if (mistake == 0) {
       return {ScatterFlaw::kSplitsBegin, 0, 0, 0, call.row_splits[0], 0, 0};
     }
@@ -155,8 +152,7 @@ struct Check {
   }
 
   // REQUIRES: row_splits is in order
-  FEDPLUG_HOST_DEVICE static ScatterReport EntryReport(const Call<T>& call,
-                                                       std::int64_t entry) {
+  FEDPLUG_HOST_DEVICE ScatterReport EntryReport(std::int64_t entry) const {
     const std::int64_t payload =
         LowerBound(call.row_splits, 0, call.payloads + 1, entry + 1) - 1;
     const std::int64_t begin = call.row_splits[payload];
@@ -180,13 +176,15 @@ struct Add {
     std::int64_t end[kThreads];
   };
 
-  FEDPLUG_HOST_DEVICE static std::int64_t Tiles(const Call<T>& call) {
+  Call<T> call;
+
+  FEDPLUG_HOST_DEVICE std::int64_t Tiles() const {
     return (call.n + kTile - 1) / kTile;
   }
 
   template <typename Block>
-  FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Call<T>& call,
-                                      std::int64_t tile, Shared& shared) const {
+  FEDPLUG_HOST_DEVICE void operator()(const Block& block, std::int64_t tile,
+                                      Shared& shared) const {
     if (call.mistakes->split_from_end != 0) return;
     if (call.mistakes->entry_from_end != 0) return;
     for (std::int64_t first = 0; first < call.payloads; first += kThreads) {
@@ -216,14 +214,6 @@ struct Add {
     }
   }
 };
-
-// The order of the steps. Launcher::Each(step) runs a step on all tiles after
-// all earlier steps.
-template <typename T, typename Launcher>
-void RunSteps(Launcher& launcher) {
-  launcher.Each(Check<T>{});
-  launcher.Each(Add<T>{});
-}
 
 }  // namespace fedplug::cuda::scatter
 

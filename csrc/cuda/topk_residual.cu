@@ -242,13 +242,9 @@ Status Queue(const Request<T>& request, void* workspace,
              std::size_t workspace_bytes, TopKReport* reports,
              cudaStream_t stream) {
   const topk::Workspace layout = topk::LayOut(request, workspace);
-  if (workspace_bytes < layout.bytes) {
-    return Invalid("the workspace has " + std::to_string(workspace_bytes) +
-                   " bytes but must have " + std::to_string(layout.bytes) +
-                   "; ask " +
-                   (request.sharing == Sharing::kOneForEach
-                        ? "TopKResidualWorkspaceBytes"
-                        : "GroupedTopKResidualWorkspaceBytes"));
+  if (Status status = CheckWorkspace(workspace_bytes, layout.bytes);
+      !status.ok()) {
+    return status;
   }
   if (request.count == 0) return {};
   DeviceLimits limits;
@@ -331,19 +327,6 @@ FEDPLUG_INSTANTIATE(float);
 FEDPLUG_INSTANTIATE(double);
 #undef FEDPLUG_INSTANTIATE
 
-// Queues the step of chunked_topk_steps.h, a block for each chunk.
-
-namespace {
-
-template <typename T>
-__global__ void __launch_bounds__(topk::kThreads)
-    ChunkKernel(const SelectFromChunk<T> step) {
-  __shared__ typename SelectFromChunk<T>::Shared shared;
-  step(DeviceBlock{}, blockIdx.x, shared);
-}
-
-}  // namespace
-
 template <typename T>
 Status QueueChunkedTopK(const ScaledSum<T>& call, std::int64_t k,
                         std::int64_t chunk, T* values, std::int32_t* indices,
@@ -353,12 +336,8 @@ Status QueueChunkedTopK(const ScaledSum<T>& call, std::int64_t k,
   }
   LaunchQueue queue(stream);
   queue.Zero(non_finite, sizeof(*non_finite));
-  if (call.n > 0) {
-    queue.Launch(
-        ChunkKernel<T>, static_cast<unsigned>((call.n + chunk - 1) / chunk),
-        topk::kThreads,
-        SelectFromChunk<T>{call, k, chunk, values, indices, non_finite});
-  }
+  QueueStep<topk::kThreads>(
+      SelectFromChunk<T>{call, k, chunk, values, indices, non_finite}, &queue);
   return queue.status("chunked_topk_residual");
 }
 

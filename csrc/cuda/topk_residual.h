@@ -89,10 +89,8 @@ Status GroupedTopKResidual(const TensorUpdate<T>* tensors, std::int64_t count,
                            std::int32_t* indices, std::int64_t* row_splits,
                            TopKReport* reports, CUstream_st* stream);
 
-// The Status the core would have returned for a tensor of n elements.
-Status ToStatus(const TopKReport& report, std::int64_t n);
-
-// The same for a list: the core names the first tensor it refuses.
+// The Status the core would have returned: it names the first tensor of a list
+// that it refuses.
 //
 // SHAPE: reports[tensors], sizes[tensors]: n of each
 Status ToStatus(const std::vector<TopKReport>& reports,

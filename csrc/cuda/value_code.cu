@@ -116,7 +116,7 @@ template <typename T>
 Status EncodeValues(const ValueVector<T>& vector, const ValueCode& code,
                     std::uint64_t seed, void* workspace,
                     std::size_t workspace_bytes, std::uint8_t* data,
-                    ValueReport* report, cudaStream_t stream) {
+                    NonFiniteCount* report, cudaStream_t stream) {
   if (Status status = CheckDeviceValueCode(code, vector.count); !status.ok()) {
     return status;
   }
@@ -154,10 +154,10 @@ Status EncodeValues(const ValueVector<T>& vector, const ValueCode& code,
   return queue.status("encode_values");
 }
 
-#define FEDPLUG_INSTANTIATE(T)                                             \
-  template Status EncodeValues<T>(const ValueVector<T>&, const ValueCode&, \
-                                  std::uint64_t, void*, std::size_t,       \
-                                  std::uint8_t*, ValueReport*, cudaStream_t)
+#define FEDPLUG_INSTANTIATE(T)                                       \
+  template Status EncodeValues<T>(                                   \
+      const ValueVector<T>&, const ValueCode&, std::uint64_t, void*, \
+      std::size_t, std::uint8_t*, NonFiniteCount*, cudaStream_t)
 FEDPLUG_INSTANTIATE(float);
 FEDPLUG_INSTANTIATE(double);
 FEDPLUG_INSTANTIATE(Half);

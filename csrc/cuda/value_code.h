@@ -11,6 +11,7 @@
 #include "core/base/status.h"
 #include "core/codes/values/level.h"
 #include "core/value_code.h"
+#include "cuda/scaled_sum.h"
 
 struct CUstream_st;  // cudaStream_t is a pointer to one
 
@@ -25,12 +26,6 @@ struct ValueVector {
   const value_loops::WideOf<T>* residual_in;  // null for none
   value_loops::WideOf<T>* residual_out;  // null exactly without residual_in
   std::int64_t count;
-};
-
-// The values, or sums, that are not finite.
-struct ValueReport {
-  std::uint32_t non_finite;
-  std::uint32_t first_from_end;  // count - the position of the first one
 };
 
 // Refuses as CheckValueCode does, and the forms without a kernel: kCodebook
@@ -60,10 +55,10 @@ template <typename T>
 Status EncodeValues(const ValueVector<T>& vector, const ValueCode& code,
                     std::uint64_t seed, void* workspace,
                     std::size_t workspace_bytes, std::uint8_t* data,
-                    ValueReport* report, CUstream_st* stream);
+                    NonFiniteCount* report, CUstream_st* stream);
 
 // The Status that the core would have returned for `count` values.
-Status ToStatus(const ValueReport& report, std::int64_t count);
+Status ToStatus(const NonFiniteCount& report, std::int64_t count);
 
 // Decodes values on a GPU, so that only their code crosses the bus. Results
 // equal core/value_code.h bit for bit. The kernel is queued on a stream.

@@ -37,7 +37,7 @@ struct Call {
   const double* mean;    // of kSign
   const Philox* random;  // of kQsgd
   std::uint8_t* data;
-  ValueReport* report;  // zero before the steps
+  NonFiniteCount* report;  // zero before the steps
 
   FEDPLUG_HOST_DEVICE WideOf<T> Exact(std::int64_t i) const {
     const WideOf<T> wide = Wide(vector.values[i]);
@@ -400,7 +400,7 @@ struct Encode {
   }
 
   FEDPLUG_HOST_DEVICE void Report(std::int64_t i) const {
-    AtomicAdd(&call.report->non_finite, 1);
+    AtomicAdd(&call.report->count, 1);
     AtomicMax(&call.report->first_from_end,
               static_cast<std::uint32_t>(call.vector.count - i));
   }

@@ -167,7 +167,7 @@ void ExpectRefusedAsByTheCore(const TopKInput<T>& bad,
   const Status expected =
       TopKResidual(bad.delta.data(), residual.data(), residual.data(), bad.n(),
                    bad.k, serial, values.data(), indices.data(), &non_finite);
-  const Status actual = cuda::ToStatus(output.report, bad.n());
+  const Status actual = cuda::ToStatus({output.report}, {bad.n()});
   EXPECT_EQ(actual.message(), expected.message());
   EXPECT_TRUE(actual.code() == StatusCode::kNonFinite);
   EXPECT_EQ(BitsOf(output.residual), BitsOf(bad.residual));
@@ -241,7 +241,8 @@ TEST(CudaLists, WithAKForEachTensorAreRefusedAsAWhole) {
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       SCOPED_TRACE("tensor " + std::to_string(i));
       EXPECT_EQ(BitsOf(outputs[i].residual), BitsOf(inputs[i].residual));
-      const Status status = cuda::ToStatus(outputs[i].report, inputs[i].n());
+      const Status status =
+          cuda::ToStatus({outputs[i].report}, {inputs[i].n()});
       EXPECT_EQ(status.ok(), i != 40);
     }
     ExpectRefusedAsByTheCore(inputs[40], outputs[40]);
@@ -532,7 +533,7 @@ TEST(CudaOthers, ValuesAreEncodedAndDecoded) {
                                   {ValueForm::kBfp, 5, 8}};
   const TwoArrays given(kCount);
   const DeviceArray<float> after(kCount);
-  const DeviceArray<cuda::ValueReport> report(1);
+  const DeviceArray<cuda::NonFiniteCount> report(1);
   for (const ValueCode& code : kCodes) {
     const DeviceArray<std::uint8_t> data(
         static_cast<std::size_t>(ValueCodeBytes(code, kCount, sizeof(float))));

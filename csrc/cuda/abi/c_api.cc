@@ -28,7 +28,6 @@ static_assert(sizeof(FedplugCudaTopKReport) == sizeof(TopKReport));
 static_assert(sizeof(FedplugCudaScatterReport) == sizeof(ScatterReport));
 static_assert(sizeof(FedplugCudaEntries) == sizeof(Entries));
 static_assert(sizeof(FedplugCudaNonFiniteCount) == sizeof(NonFiniteCount));
-static_assert(sizeof(FedplugCudaValueReport) == sizeof(ValueReport));
 
 std::string& LastError() {
   thread_local std::string message;
@@ -379,8 +378,7 @@ FEDPLUG_CUDA_API std::int32_t fedplug_cuda_fixed_encode(
     void* stream) {
   return OnDevice(device, [&] {
     return QueueFixedEncode(FormOf(form), delta, residual_in, residual_out,
-                            decay, workspace, payload,
-                            reinterpret_cast<NonFiniteCount*>(non_finite),
+                            decay, workspace, payload, CountOf(non_finite),
                             StreamOf(stream));
   });
 }
@@ -415,7 +413,7 @@ FEDPLUG_CUDA_API std::int32_t fedplug_cuda_encode_values(
     std::int32_t device, std::int32_t dtype, const FedplugCudaVector* vector,
     const FedplugCudaValueCode* code, std::uint64_t seed, void* workspace,
     std::uint64_t workspace_bytes, std::uint8_t* data,
-    FedplugCudaValueReport* report, void* stream) {
+    FedplugCudaNonFiniteCount* report, void* stream) {
   return OnDevice(device, [&] {
     return WithDtype(dtype, [&](auto zero) {
       using T = decltype(zero);
@@ -426,19 +424,17 @@ FEDPLUG_CUDA_API std::int32_t fedplug_cuda_encode_values(
           static_cast<Wide*>(vector->residual_out), vector->count};
       return WithCode(*code, vector->count, [&](const ValueCode& found) {
         return EncodeValues(typed, found, seed, workspace, workspace_bytes,
-                            data, reinterpret_cast<ValueReport*>(report),
-                            StreamOf(stream));
+                            data, CountOf(report), StreamOf(stream));
       });
     });
   });
 }
 
 FEDPLUG_CUDA_API std::int32_t fedplug_cuda_values_judge(
-    const FedplugCudaValueReport* host_report, std::int64_t count) {
+    const FedplugCudaNonFiniteCount* host_report, std::int64_t count) {
   return Guarded([&] {
     return ToStatus(
-        ValueReport{host_report->non_finite, host_report->first_from_end},
-        count);
+        NonFiniteCount{host_report->count, host_report->first_from_end}, count);
   });
 }
 

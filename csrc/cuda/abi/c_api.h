@@ -211,12 +211,6 @@ typedef struct FedplugCudaValueCode {
   int32_t bits;
 } FedplugCudaValueCode;
 
-// The values that are not finite.
-typedef struct FedplugCudaValueReport {
-  uint32_t non_finite;
-  uint32_t first_from_end;  // count - the position of the first
-} FedplugCudaValueReport;
-
 // The bytes of the code of `count` values, and of its workspace. Refuses codes
 // without a kernel.
 FEDPLUG_CUDA_API int32_t fedplug_cuda_value_sizes(
@@ -230,12 +224,12 @@ FEDPLUG_CUDA_API int32_t fedplug_cuda_value_sizes(
 FEDPLUG_CUDA_API int32_t fedplug_cuda_encode_values(
     int32_t device, int32_t dtype, const FedplugCudaVector* vector,
     const FedplugCudaValueCode* code, uint64_t seed, void* workspace,
-    uint64_t workspace_bytes, uint8_t* data, FedplugCudaValueReport* report,
+    uint64_t workspace_bytes, uint8_t* data, FedplugCudaNonFiniteCount* report,
     void* stream);
 
 // The Status that a fetched report stands for.
 FEDPLUG_CUDA_API int32_t fedplug_cuda_values_judge(
-    const FedplugCudaValueReport* host_report, int64_t count);
+    const FedplugCudaNonFiniteCount* host_report, int64_t count);
 
 // Queues the decoding of a code that the core has accepted: out = factor *
 // values.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/base/floats.h"
+#include "cuda/runtime.h"
 #include "cuda/topk/job.h"
 
 namespace fedplug::cuda::topk {
@@ -122,31 +123,6 @@ struct List {
     --*first;
     return 1;
   }
-};
-
-// Allocates arrays from a block of memory, one after the other. Without one,
-// only counts.
-class Cutter {
- public:
-  explicit Cutter(void* memory) : memory_(static_cast<std::byte*>(memory)) {}
-
-  template <typename Element>
-  Element* Take(std::int64_t count) {
-    constexpr std::size_t kAlignment = 256;
-    auto* const taken = memory_ == nullptr
-                            ? nullptr
-                            : reinterpret_cast<Element*>(memory_ + bytes_);
-    const std::size_t wanted =
-        static_cast<std::size_t>(count) * sizeof(Element);
-    bytes_ += (wanted + kAlignment - 1) / kAlignment * kAlignment;
-    return taken;
-  }
-
-  std::size_t bytes() const { return bytes_; }
-
- private:
-  std::byte* memory_;
-  std::size_t bytes_ = 0;
 };
 
 // The memory of a call, any_non_finite first. The first `zeroed_bytes` must be

@@ -226,7 +226,7 @@ TEST(CudaDevice, ReportsRefusedEncodingsAndQueuesNothing) {
       static_cast<std::size_t>(ValueCodeBytes(qsgd, kCount, sizeof(float))));
   const DeviceArray<std::byte> workspace(
       cuda::EncodeValuesWorkspaceBytes(qsgd, kCount, sizeof(float)));
-  const DeviceArray<cuda::ValueReport> report(1);
+  const DeviceArray<cuda::NonFiniteCount> report(1);
   const auto queue = [&](const ValueCode& code, std::size_t bytes) {
     return cuda::EncodeValues<float>({values.data(), nullptr, nullptr, kCount},
                                      code, 1, workspace.data(), bytes,
