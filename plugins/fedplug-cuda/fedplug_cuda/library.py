@@ -18,12 +18,12 @@ __all__ = [
     "LIBRARY_VARIABLE",
     "DeviceError",
     "FixedForm",
+    "NonFiniteCount",
     "ScaledSum",
     "ScatterReport",
     "TopKReport",
     "Update",
     "ValueCode",
-    "ValueReport",
     "Vector",
     "call",
     "last_error",
@@ -93,10 +93,10 @@ class ValueCode(ctypes.Structure):
     _fields_ = (("form", c_char_p), ("block_size", c_int64), ("bits", c_int32))
 
 
-class ValueReport(ctypes.Structure):
-    """FedplugCudaValueReport: the non-finite values that the device found in one vector."""
+class NonFiniteCount(ctypes.Structure):
+    """FedplugCudaNonFiniteCount: the non-finite values that the device found in one array."""
 
-    _fields_ = (("non_finite", c_uint32), ("first_from_end", c_uint32))
+    _fields_ = (("count", c_uint32), ("first_from_end", c_uint32))
 
 
 class ScatterReport(ctypes.Structure):
@@ -148,7 +148,7 @@ _SIGNATURES = {
         c_int32, c_int32, POINTER(Vector), POINTER(ValueCode), c_uint64,
         c_void_p, c_uint64, c_void_p, c_void_p, c_void_p,
     ],
-    "values_judge": [POINTER(ValueReport), c_int64],
+    "values_judge": [POINTER(NonFiniteCount), c_int64],
     "decode_values": [
         c_int32, c_int32, c_int32, POINTER(ValueCode), c_void_p, c_int64, c_double, c_void_p, c_void_p,
     ],

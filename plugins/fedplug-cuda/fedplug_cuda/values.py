@@ -13,8 +13,9 @@ from fedplug import ops
 from fedplug.errors import ArgumentError, NonFiniteError
 from fedplug.ops.types import PackedValues
 from fedplug_cuda.arrays import DTYPE_CODES, DeviceArray, require_same_device, stream_handle
-from fedplug_cuda.library import ValueCode, ValueReport, Vector, call
-from fedplug_cuda.memory import empty, empty_bytes, fetch, layout, send, to_device_of_each
+from fedplug_cuda.library import NonFiniteCount, ValueCode, Vector, call
+from fedplug_cuda.memory import empty, empty_bytes, send, to_device_of_each
+from fedplug_cuda.results import Results
 
 __all__ = ["decode", "encode_values"]
 
@@ -61,29 +62,30 @@ def encode_values(
         if residuals:
             after.append(empty(x.shape, wide, x, stream))
     sizes = [_sizes(x, code) for x in xs]
-    reports_at, *codes_at, end = _ends([ctypes.sizeof(ValueReport) * len(xs), *(size for size, _ in sizes)])
-    results, at = empty_bytes(end, xs[0], stream)
+    parts = [ctypes.sizeof(NonFiniteCount) * len(xs), *(size for size, _ in sizes)]
+    results = Results(parts, xs[0], stream)
+    reports_at, *codes_at = results.at
     workspace_bytes = max(size for _, size in sizes)
     workspace, workspace_at = empty_bytes(workspace_bytes, xs[0], stream)
-    for number, (x, old, offset) in enumerate(zip(xs, before, codes_at, strict=True)):
+    for number, (x, old, code_at) in enumerate(zip(xs, before, codes_at, strict=True)):
         vector = Vector(x.pointer, None, None, x.size)
         if after:
             new = after[number]
             if old is None and new.nbytes:
                 call("zero", device, new.pointer, new.nbytes, stream)
             vector = Vector(x.pointer, (new if old is None else old).pointer, new.pointer, x.size)
-        report_at = at + reports_at + ctypes.sizeof(ValueReport) * number
-        arguments = (seed % 2**64, workspace_at, workspace_bytes, at + offset, report_at, stream)
+        report_at = reports_at + ctypes.sizeof(NonFiniteCount) * number
+        arguments = (seed % 2**64, workspace_at, workspace_bytes, code_at, report_at, stream)
         call("encode_values", device, DTYPE_CODES[x.dtype], vector, code, *arguments)
-    host = fetch(at, end, device, stream)
-    del results, workspace  # not before the stream is through
-    reports = (ValueReport * len(xs)).from_buffer_copy(host[reports_at:])
+    host, *codes = results.fetch()
+    del workspace  # not before the stream is through
+    reports = (NonFiniteCount * len(xs)).from_buffer_copy(host)
     for x, report in zip(xs, reports, strict=True):
         try:
             call("values_judge", report, x.size)
         except NonFiniteError as error:
-            raise NonFiniteError(str(error), count=report.non_finite) from None
-    return [host[offset : offset + size] for offset, (size, _) in zip(codes_at, sizes, strict=True)], after
+            raise NonFiniteError(str(error), count=report.count) from None
+    return codes, after
 
 
 def decode(packed: Sequence[PackedValues], outs: Sequence[DeviceArray], factors: Sequence[Any]) -> None:
@@ -110,8 +112,3 @@ def _sizes(x: DeviceArray, code: object) -> tuple[int, int]:
     found = ctypes.c_uint64(), ctypes.c_uint64()
     call("value_sizes", DTYPE_CODES[x.dtype], code, x.size, *map(ctypes.byref, found))
     return found[0].value, found[1].value
-
-
-def _ends(sizes: list[int]) -> list[int]:
-    offsets, end = layout(sizes)
-    return [*offsets, end]
