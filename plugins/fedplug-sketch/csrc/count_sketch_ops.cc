@@ -1,5 +1,5 @@
 // The ops FedplugSketch>CountSketch and FedplugSketch>Estimate: declaration,
-// checks and allocation.
+// checks and allocation. fedplug_sketch/ops.py documents them.
 #include <cstdint>
 #include <limits>
 
@@ -52,17 +52,7 @@ REGISTER_OP("FedplugSketch>CountSketch")
     .Input("keys: uint64")
     .Input("columns: int64")
     .Output("table: T")
-    .SetShapeFn(CountSketchShape)
-    .Doc(R"doc(
-Adds every element of a vector, with a random sign, to a random column of each row of a table.
-
-Errors (InvalidArgument): `columns` is not in [1, 2^31), or is 0 and x is not empty.
-
-x: Shape [n].
-keys: What decides columns and signs in each row. Shape [rows].
-columns: Shape [].
-table: Shape [rows, columns].
-)doc");
+    .SetShapeFn(CountSketchShape);
 
 REGISTER_OP("FedplugSketch>Estimate")
     .Attr("T: {float32, float64}")
@@ -70,18 +60,7 @@ REGISTER_OP("FedplugSketch>Estimate")
     .Input("keys: uint64")
     .Input("size: int64")
     .Output("estimates: T")
-    .SetShapeFn(EstimateShape)
-    .Doc(R"doc(
-Estimates the elements of the vector that a table was made of: the median over its rows.
-
-Errors (InvalidArgument): `keys` are not as many as the table has rows, or there are none; `size` is not in
-[0, 2^31), or is not 0 for a table without columns.
-
-table: Shape [rows, columns].
-keys: As for FedplugSketch>CountSketch. Shape [rows].
-size: Shape [].
-estimates: Shape [size].
-)doc");
+    .SetShapeFn(EstimateShape);
 
 tensorflow::Status ReadCount(const Tensor& tensor, const char* name,
                              std::int64_t* value) {
