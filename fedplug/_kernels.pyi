@@ -252,7 +252,6 @@ def decode_indices(
     size: Array | int,
     *,
     form: IndexForm = "rice",
-    out: Array | None = None,
 ) -> NDArray[np.int32]:
     """Decodes indices from untrusted bytes that :func:`encode_indices` wrote.
 
@@ -261,15 +260,12 @@ def decode_indices(
         count: Number of indices in the code.
         size: Number of elements that the indices refer to. Below 2**31.
         form: The form of the code.
-        out: An array for the indices. ``[count]`` int32.
 
     Returns:
-        ``out``, or a new array: ``[count]`` int32, strictly ascending, in ``[0, size)``. Encoding them gives
-        ``code`` again.
+        ``[count]`` int32, strictly ascending, in ``[0, size)``. Encoding them gives ``code`` again.
 
     Raises:
-        ArgumentError: An array or the form cannot be used, ``out`` does not have ``count`` elements, or
-            ``0 <= count <= size < 2**31`` does not hold.
+        ArgumentError: An array or the form cannot be used, or ``0 <= count <= size < 2**31`` does not hold.
         PayloadError: This is not the code of ``count`` indices below ``size``.
     """
 

@@ -91,23 +91,18 @@ IndexForm IndexFormCalled(const std::string& name) {
   return form;
 }
 
-// The indices of an untrusted code, in `place` or in a new array, after a check
-// that the length of the code fits `count`.
-// REQUIRES: `place` has `count` elements, and does not overlap the code
+// The indices of an untrusted code, after a check that its length fits `count`.
 // Raises: PayloadError if it is not the code of `count` indices
-py::array DecodedIndices(const Bytes& code, std::int64_t count,
-                         std::int64_t size, IndexForm form,
-                         std::optional<Flat> place) {
+py::array_t<std::int32_t> DecodedIndices(const Bytes& code, std::int64_t count,
+                                         std::int64_t size, IndexForm form) {
   // `count` is as untrusted as the code.
   ThrowUnlessOk(CheckIndexCode(code.size, count, size, form));
-  if (!place.has_value()) {
-    place = NewArray(py::dtype::of<std::int32_t>(), count);
-  }
+  auto indices = NewArrayOf<std::int32_t>(count);
   RunKernel([&] {
     return DecodeIndices(code.data, code.size, count, size, form,
-                         place->Write<std::int32_t>());
+                         indices.mutable_data());
   });
-  return place->array;
+  return indices;
 }
 
 py::array_t<std::uint8_t> EncodeIndexArray(const py::object& indices_object,
@@ -124,25 +119,15 @@ py::array_t<std::uint8_t> EncodeIndexArray(const py::object& indices_object,
   return ArrayOfVector(std::move(code));
 }
 
-// `out` is an array of `count` indices, or None.
-py::array DecodeIndexArray(const py::object& code_object,
-                           const py::object& count_object,
-                           const py::object& size_object,
-                           const std::string& name, const py::object& out) {
+py::array_t<std::int32_t> DecodeIndexArray(const py::object& code_object,
+                                           const py::object& count_object,
+                                           const py::object& size_object,
+                                           const std::string& name) {
   const std::int64_t count = WholeNumber(count_object, "count");
   const std::int64_t size = WholeNumber(size_object, "size");
   const IndexForm form = IndexFormCalled(name);
   const Flat code = FlatArray(code_object, "code", DType::kUInt8);
-  std::optional<Flat> place;
-  if (!out.is_none()) {
-    place = FlatArray(out, "out", DType::kInt32, Access::kWrite);
-    if (place->size != count) {
-      ThrowArgumentError("out has " + std::to_string(place->size) +
-                         " elements; it must have " + std::to_string(count));
-    }
-    RequireDisjoint(code, "code", *place, "out");
-  }
-  return DecodedIndices(code.AsBytes(), count, size, form, std::move(place));
+  return DecodedIndices(code.AsBytes(), count, size, form);
 }
 
 py::array_t<std::uint8_t> WriteBody(const py::object& count_object,
@@ -200,7 +185,7 @@ py::tuple ReadEntries(const py::object& body_object,
   py::array values = FiniteValues(data, dtype, {});
   return py::make_tuple(
       std::move(values),
-      DecodedIndices(code, parts.count, elements, index_form, {}));
+      DecodedIndices(code, parts.count, elements, index_form));
 }
 
 // Floats, as many as there are indices, or bytes.
@@ -292,7 +277,7 @@ void RegisterSparseForm(py::module_& module) {
              py::arg("size"), py::kw_only(), py::arg("form") = "rice");
   module.def("decode_indices", &DecodeIndexArray, py::arg("code"),
              py::arg("count"), py::arg("size"), py::kw_only(),
-             py::arg("form") = "rice", py::arg("out") = py::none());
+             py::arg("form") = "rice");
   module.def("sparse_body", &WriteBody, py::arg("count"), py::arg("index_code"),
              py::arg("values"));
   module.def("split_sparse_body", &Split, py::arg("body"), py::arg("elements"));

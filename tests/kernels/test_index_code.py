@@ -110,9 +110,9 @@ def test_every_form_is_laid_out_as_specified_and_comes_back(chosen):
         code = kernels.encode_indices(indices, size, form=form)
         assert code.tobytes() == wanted
         code.flags.writeable = False
-        out = np.full(len(indices), -1, np.int32)
-        assert kernels.decode_indices(code, len(indices), size, form=form, out=out) is out
-        np.testing.assert_array_equal(out, indices)
+        found = kernels.decode_indices(code, len(indices), size, form=form)
+        assert found.dtype == np.int32
+        np.testing.assert_array_equal(found, indices)
 
 
 @pytest.mark.parametrize(
@@ -139,18 +139,6 @@ def test_the_error_of_a_code_names_the_fault(code, count, size, message):
 def test_a_rice_code_is_never_much_longer_than_a_bit_per_element(density):
     indices = np.flatnonzero(np.random.default_rng(0).random(50_000) < density).astype(np.int32)
     assert len(kernels.encode_indices(indices, 50_000)) <= 50_000 // 8 + 3
-
-
-def test_an_array_that_cannot_hold_the_indices_is_refused():
-    code = kernels.encode_indices(np.int32([3, 8, 60]), 100)
-    with pytest.raises(errors.ArgumentError, match="out has 2 elements; it must have 3"):
-        kernels.decode_indices(code, 3, 100, out=np.empty(2, np.int32))
-    with pytest.raises(errors.ArgumentError, match="out has dtype int64; it must be int32"):
-        kernels.decode_indices(code, 3, 100, out=np.empty(3, np.int64))
-    memory = np.zeros(16, np.uint8)
-    memory[: len(code)] = code
-    with pytest.raises(errors.ArgumentError, match="code and out share memory"):
-        kernels.decode_indices(memory[: len(code)], 3, 100, out=memory.view(np.int32)[:3])
 
 
 def test_a_form_that_does_not_exist_is_refused():
