@@ -25,84 +25,53 @@ is never cut or wrapped to fit.
 
 from __future__ import annotations
 
-from fedplug.ops import arrays
-from fedplug.ops.arrays import *  # noqa: F403
-from fedplug.ops.checks import all_finite, of_length, require, require_finite
-from fedplug.ops.container import frame, sparse_body, split_sparse_body, unframe
-from fedplug.ops.index_code import decode_indices, draw_indices, encode_indices
-from fedplug.ops.low_rank import low_rank_matrix, matrix_times, orthonormal_columns
-from fedplug.ops.lowering import load_library
-from fedplug.ops.packing import pack, packed_size, unpack
-from fedplug.ops.prng import dither, random_words, round_seed, shared_uniform
-from fedplug.ops.scales import block_count, block_scales, mean_magnitude
-from fedplug.ops.scatter import scatter_decode, scatter_decode_add, take_from_sum
-from fedplug.ops.serialization import crc32, finite_from_bytes, from_bytes, to_bytes
-from fedplug.ops.spec import (
-    has_known_shape,
-    is_floating,
-    itemsize,
-    narrowed,
-    num_elements,
-    spec_of,
-    wide_dtype,
-    wide_spec,
-    widened,
+from fedplug.ops import (
+    arrays,
+    checks,
+    container,
+    index_code,
+    low_rank,
+    packing,
+    prng,
+    scales,
+    scatter,
+    serialization,
+    spec,
+    statistics,
+    symbol_code,
+    topk,
+    value_code,
 )
-from fedplug.ops.statistics import subset_bits, sum_of_squares, symbol_bits
-from fedplug.ops.symbol_code import decode_symbols, encode_symbols
-from fedplug.ops.topk import grouped_topk_residual, topk_residual
-from fedplug.ops.value_code import decode_values, encode_values
+from fedplug.ops.arrays import *  # noqa: F403
+from fedplug.ops.checks import *  # noqa: F403
+from fedplug.ops.container import *  # noqa: F403
+from fedplug.ops.index_code import *  # noqa: F403
+from fedplug.ops.low_rank import *  # noqa: F403
+from fedplug.ops.lowering import load_library
+from fedplug.ops.packing import *  # noqa: F403
+from fedplug.ops.prng import *  # noqa: F403
+from fedplug.ops.scales import *  # noqa: F403
+from fedplug.ops.scatter import *  # noqa: F403
+from fedplug.ops.serialization import *  # noqa: F403
+from fedplug.ops.spec import *  # noqa: F403
+from fedplug.ops.statistics import *  # noqa: F403
+from fedplug.ops.symbol_code import *  # noqa: F403
+from fedplug.ops.topk import *  # noqa: F403
+from fedplug.ops.value_code import *  # noqa: F403
 
-__all__ = [
-    "all_finite",
-    "block_count",
-    "block_scales",
-    "crc32",
-    "decode_indices",
-    "decode_symbols",
-    "decode_values",
-    "dither",
-    "draw_indices",
-    "encode_indices",
-    "encode_symbols",
-    "encode_values",
-    "finite_from_bytes",
-    "frame",
-    "from_bytes",
-    "grouped_topk_residual",
-    "has_known_shape",
-    "is_floating",
-    "itemsize",
-    "load_library",
-    "low_rank_matrix",
-    "matrix_times",
-    "mean_magnitude",
-    "narrowed",
-    "num_elements",
-    "of_length",
-    "orthonormal_columns",
-    "pack",
-    "packed_size",
-    "random_words",
-    "require",
-    "require_finite",
-    "round_seed",
-    "scatter_decode",
-    "scatter_decode_add",
-    "shared_uniform",
-    "sparse_body",
-    "spec_of",
-    "split_sparse_body",
-    "subset_bits",
-    "sum_of_squares",
-    "symbol_bits",
-    "take_from_sum",
-    "to_bytes",
-    "topk_residual",
-    "unframe",
-    "unpack",
-    "wide_dtype",
-    "wide_spec",
-    "widened",
-]
+__all__ = ["load_library"]
 __all__ += arrays.__all__
+__all__ += checks.__all__
+__all__ += container.__all__
+__all__ += index_code.__all__
+__all__ += low_rank.__all__
+__all__ += packing.__all__
+__all__ += prng.__all__
+__all__ += scales.__all__
+__all__ += scatter.__all__
+__all__ += serialization.__all__
+__all__ += spec.__all__
+__all__ += statistics.__all__
+__all__ += symbol_code.__all__
+__all__ += topk.__all__
+__all__ += value_code.__all__

@@ -15,7 +15,7 @@ from fedplug.ops.types import Array
 
 _PASSED: AbstractContextManager[object] = nullcontext()
 
-__all__ = ["all_finite", "of_length", "require", "require_finite", "sums_may_overflow"]
+__all__ = ["all_finite", "of_length", "require", "require_finite"]
 
 
 @also_on(tensors=lambda: _tensorflow.checks.require)

@@ -14,15 +14,7 @@ from fedplug.ops.dispatch import also_on, of_each
 from fedplug.ops.donation import donate_residuals, own, place_for, take_result
 from fedplug.ops.types import Array, DType, TakenFromSum
 
-__all__ = [
-    "add_selected",
-    "gather_finite",
-    "gather_finite_of_each",
-    "scatter_decode",
-    "scatter_decode_add",
-    "take_from_sum",
-    "take_from_sum_of_each",
-]
+__all__ = ["scatter_decode", "scatter_decode_add", "take_from_sum"]
 
 
 @also_on(tensors=lambda: _tensorflow.scatter.scatter_decode_add)

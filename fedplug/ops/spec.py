@@ -24,11 +24,9 @@ from fedplug.ops.types import Array, ArraySpec, DType, Spec, ValueForm
 from fedplug.ops.value_code import encode_values
 
 __all__ = [
-    "dtype_for",
     "has_known_shape",
     "is_floating",
     "itemsize",
-    "largest_finite",
     "narrowed",
     "num_elements",
     "spec_of",

@@ -16,13 +16,7 @@ from fedplug.ops.types import Array, GroupedTopK, Scalar, TopK
 
 _dtype = operator.attrgetter("dtype")
 
-__all__ = [
-    "chunked_topk_residual",
-    "chunked_topk_residual_of_each",
-    "grouped_topk_residual",
-    "topk_residual",
-    "topk_residual_of_each",
-]
+__all__ = ["grouped_topk_residual", "topk_residual"]
 
 
 @also_on(tensors=lambda: _tensorflow.topk.topk_residual)

@@ -15,7 +15,7 @@ from fedplug.ops.dispatch import also_on
 from fedplug.ops.donation import take_result
 from fedplug.ops.types import Array, DType, Scalar, ValueForm
 
-__all__ = ["decode_values", "encode_on_device", "encode_values"]
+__all__ = ["decode_values", "encode_values"]
 
 
 @also_on(tensors=lambda: _tensorflow.value_code.encode_values)

@@ -24,9 +24,12 @@ def test_the_package_exports_ops_only():
 
 def test_every_op_names_a_function_for_tensors_with_the_same_parameters():
     for name, op in DISPATCHED.items():
-        on_tensors = op.tensors()
-        assert on_tensors.__name__ == name
-        assert list(inspect.signature(on_tensors).parameters) == list(inspect.signature(op).parameters), name
+        on_tensors, parameters = op.tensors(), list(inspect.signature(op).parameters)
+        taken = list(inspect.signature(on_tensors).parameters)
+        if on_tensors.__module__.startswith("fedplug."):
+            assert (on_tensors.__name__, taken) == (name, parameters)
+        else:  # TensorFlow's own, which gets them by their places
+            assert len(taken) >= len(parameters), name
 
 
 def test_the_type_of_an_argument_or_a_lowering_chooses_the_function():

@@ -53,6 +53,18 @@ def test_gradients_beside_an_op_are_those_without_it(lowering):
     np.testing.assert_array_equal(tape.gradient(loss, X), 2 * X)
 
 
+def test_a_gradient_ends_at_bytes_without_an_error(lowering):
+    def received(x):
+        code = ops.unframe(ops.frame(ops.encode_values(x, "sign"), b"header"), b"header")
+        return tf.reduce_sum(ops.decode_values(code, 4, "sign", dtype=tf.float32))
+
+    for call in (received, tf.function(received, autograph=False)):
+        with ops.lowering.use_lowering(lowering), tf.GradientTape() as tape:
+            tape.watch(FLAT)
+            found = call(FLAT)
+        assert tape.gradient(found, FLAT) is None
+
+
 def test_a_program_may_define_the_gradient(lowering):
     @tf.custom_gradient
     def sparse(x):

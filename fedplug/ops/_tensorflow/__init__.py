@@ -14,41 +14,21 @@ from typing import TYPE_CHECKING
 from fedplug.registry.first_use import imported_on_first_use
 
 if TYPE_CHECKING:
-    from fedplug.ops._tensorflow import (
-        arrays,
-        checks,
-        container,
-        index_code,
-        low_rank,
-        packing,
-        prng,
-        scales,
-        scatter,
-        serialization,
-        spec,
-        statistics,
-        symbol_code,
-        topk,
-        value_code,
-    )
-
-__all__ = [
-    "arrays",
-    "checks",
-    "container",
-    "index_code",
-    "low_rank",
-    "packing",
-    "prng",
-    "scales",
-    "scatter",
-    "serialization",
-    "spec",
-    "statistics",
-    "symbol_code",
-    "topk",
-    "value_code",
-]
+    from fedplug.ops._tensorflow import arrays as arrays
+    from fedplug.ops._tensorflow import checks as checks
+    from fedplug.ops._tensorflow import container as container
+    from fedplug.ops._tensorflow import index_code as index_code
+    from fedplug.ops._tensorflow import low_rank as low_rank
+    from fedplug.ops._tensorflow import packing as packing
+    from fedplug.ops._tensorflow import prng as prng
+    from fedplug.ops._tensorflow import scales as scales
+    from fedplug.ops._tensorflow import scatter as scatter
+    from fedplug.ops._tensorflow import serialization as serialization
+    from fedplug.ops._tensorflow import spec as spec
+    from fedplug.ops._tensorflow import statistics as statistics
+    from fedplug.ops._tensorflow import symbol_code as symbol_code
+    from fedplug.ops._tensorflow import topk as topk
+    from fedplug.ops._tensorflow import value_code as value_code
 
 if not TYPE_CHECKING:  # a type checker would take this for "any name exists"
     __getattr__ = imported_on_first_use(__name__)

@@ -1,6 +1,7 @@
 """Gradients of the ops: there are none, and a request for one is an error instead of None.
 
-Codes are bytes, through which TensorFlow sends no gradient in any case, as through a cast to integers.
+Codes are bytes, through which TensorFlow sends no gradient in any case, as through a cast to integers: their
+ops need no registration.
 """
 
 from __future__ import annotations
@@ -17,22 +18,6 @@ _BETWEEN_FLOATS = (
     "ScatterDecodeAdd",
     "TakeFromSum",
 )
-_OF_BYTES = (
-    "AllFinite",
-    "Crc32",
-    "DecodeIndices",
-    "DecodeSymbols",
-    "DecodeValues",
-    "DrawIndices",
-    "EncodeIndices",
-    "EncodeSymbols",
-    "EncodeValues",
-    "FiniteFromBytes",
-    "Frame",
-    "SparseBody",
-    "SplitSparseBody",
-    "Unframe",
-)
 _REASON = (
     "the selections, sums and products of fedplug.ops have no gradients; take the gradient before this op, "
     "pass it tf.stop_gradient(x) if none shall flow through it, or define one with tf.custom_gradient, see "
@@ -44,8 +29,6 @@ def register() -> None:
     """Registers the refusals of the compiled ops; to be called once, with the op library."""
     for name in _BETWEEN_FLOATS:
         tf.RegisterGradient(f"Fedplug>{name}")(_refuse)
-    for name in _OF_BYTES:
-        tf.no_gradient(f"Fedplug>{name}")
 
 
 def refuse_gradient(x: tf.Tensor) -> tf.Tensor:

@@ -25,27 +25,24 @@ from fedplug.ops.types import Array, Scalar
 
 
 def encode_symbols(packed: Array, count: Scalar, *, bits: Scalar, lowering: str | None = None) -> tf.Tensor:
-    packed = as_bytes("packed", packed)
-    count = as_int64("count", count)
-    require_vectors(packed=packed)
-    bits = _checked_bits(bits)
+    packed, count, bits = _symbols("packed", packed, count, bits)
     if resolve_lowering(lowering) == "fused":
         return loader.library().fedplug_encode_symbols(packed, count, bits)
     return _encode(packed, count, bits)
 
 
 def decode_symbols(code: Array, count: Scalar, *, bits: Scalar, lowering: str | None = None) -> tf.Tensor:
-    code = as_bytes("code", code)
-    count = as_int64("count", count)
-    require_vectors(code=code)
-    bits = _checked_bits(bits)
+    code, count, bits = _symbols("code", code, count, bits)
     if resolve_lowering(lowering) == "fused":
         return loader.library().fedplug_decode_symbols(code, count, bits)
     return _decode(code, count, bits)
 
 
-def _checked_bits(bits: Scalar) -> tf.Tensor:
-    return as_int64("bits", bits if tf.is_tensor(bits) else whole("bits", bits, 1, 8))
+def _symbols(name: str, data: Array, count: Scalar, bits: Scalar) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Converts the arguments of both ops, and checks all that is known while a graph is built."""
+    data, count = as_bytes(name, data), as_int64("count", count)
+    require_vectors(**{name: data})
+    return data, count, as_int64("bits", bits if tf.is_tensor(bits) else whole("bits", bits, 1, 8))
 
 
 _SCALE_BITS = 12

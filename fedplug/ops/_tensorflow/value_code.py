@@ -159,20 +159,27 @@ def _encode_qsgd(
 def _decode_qsgd(
     code: tf.Tensor, count: tf.Tensor, bits: tf.Tensor, dtype: tf.DType, block_size: int
 ) -> tf.Tensor:
-    header = _header(bits, block_size)
-    codes_at = _HEADER_BYTES + block_count(count, block_size) * dtype.size
-    enough = tf.size(code, tf.int64) >= codes_at
-    with require(enough, "a qsgd payload is too short to hold its scales"):
-        code = tf.identity(code)
-    same = tf.reduce_all(code[:_HEADER_BYTES] == header)
-    with require(same, f"a qsgd payload was not made with these bits and block_size={block_size}"):
-        scales = scales_from_bytes(code[_HEADER_BYTES:codes_at], dtype, "a qsgd payload")
-    codes = tf.cast(unpack(code[codes_at:], count, bits, "the codes of a qsgd payload"), tf.int64)
+    scales, codes = _split(code, count, bits, block_size, dtype.size, "qsgd", "scales")
+    scales = scales_from_bytes(scales, dtype, "a qsgd payload")
+    codes = tf.cast(unpack(codes, count, bits, "the codes of a qsgd payload"), tf.int64)
     levels = codes - _highest(bits)
     known = tf.reduce_all(levels <= _highest(bits))
     with require(known, "the codes of a qsgd payload hold a level that does not exist"):
         levels = tf.identity(levels)
     return _from_levels(levels, bits, scales, block_size)
+
+
+def _split(
+    code: tf.Tensor, count: tf.Tensor, bits: tf.Tensor, block_size: int, width: int, form: str, what: str
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """The numbers of ``width`` bytes, one for each block, and the packed numbers. Refuses another header."""
+    packed_at = _HEADER_BYTES + block_count(count, block_size) * width
+    enough = tf.size(code, tf.int64) >= packed_at
+    with require(enough, f"a {form} payload is too short to hold its {what}"):
+        code = tf.identity(code)
+    same = tf.reduce_all(code[:_HEADER_BYTES] == _header(bits, block_size))
+    with require(same, f"a {form} payload was not made with these bits and block_size={block_size}"):
+        return code[_HEADER_BYTES:packed_at], code[packed_at:]
 
 
 def _header(bits: tf.Tensor, block_size: int) -> tf.Tensor:
@@ -255,18 +262,13 @@ def _decode_bfp(
     code: tf.Tensor, count: tf.Tensor, bits: tf.Tensor, dtype: tf.DType, block_size: int
 ) -> tf.Tensor:
     largest = _highest(bits)
-    levels_at = _HEADER_BYTES + block_count(count, block_size) * tf.int16.size
-    enough = tf.size(code, tf.int64) >= levels_at
-    with require(enough, "a bfp payload is too short to hold its exponents"):
-        code = tf.identity(code)
-    same = tf.reduce_all(code[:_HEADER_BYTES] == _header(bits, block_size))
-    with require(same, f"a bfp payload was not made with these bits and block_size={block_size}"):
-        exponents = from_bytes(code[_HEADER_BYTES:levels_at], tf.int16)
+    exponents, codes = _split(code, count, bits, block_size, tf.int16.size, "bfp", "exponents")
+    exponents = from_bytes(exponents, tf.int16)
     lowest, highest = _EXPONENTS[dtype]
     valid = tf.reduce_all((exponents >= lowest) & (exponents <= highest))
     with require(valid, "an exponent of a bfp payload is out of range"):
         places = tf.cast(exponents, tf.int32) - lowest
-    levels = tf.cast(unpack(code[levels_at:], count, bits, "the levels of a bfp payload"), tf.int64)
+    levels = tf.cast(unpack(codes, count, bits, "the levels of a bfp payload"), tf.int64)
     with require(tf.reduce_all(levels <= 2 * largest), "a level of a bfp payload is too large"):
         levels = tf.cast(levels - largest, wide_dtype(dtype))
     return saturate_cast(levels * _of_each(places, count, dtype, block_size), dtype)
