@@ -41,3 +41,6 @@ def test_data_that_cannot_be_drawn_is_refused():
         kernels.random_words(-1, 0, 0)
     with pytest.raises(errors.ArgumentError, match="dtype is float16; it must be float32 or float64"):
         kernels.random_uniform(1, 0, 0, np.float16)
+    for count, size in [(-1, 5), (6, 5), (0, -1), (0, 2**31)]:
+        with pytest.raises(errors.ArgumentError, match="are not 0 <= count <= size"):
+            kernels.draw_indices(0, count, size)

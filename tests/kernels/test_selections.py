@@ -118,23 +118,19 @@ def test_delta_and_residual_must_not_share_memory():
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("given", "message"),
     [
+        ({"k": -1, "chunk": 4}, "k = -1 is negative"),
+        ({"k": 1, "chunk": 0}, "chunk = 0 is not 1 or more"),
         *(
-            (lambda *x, given=given: kernels.chunked_topk_residual(*x, **given), message)
-            for given, message in [
-                ({"k": -1, "chunk": 4}, "k = -1 is negative"),
-                ({"k": 1, "chunk": 0}, "chunk = 0 is not 1 or more"),
-                ({"k": 1, "chunk": 4, "decay": 1.1}, r"decay is not in \[0, 1\]"),
-                ({"k": 1, "chunk": 4, "decay": -0.1}, r"decay is not in \[0, 1\]"),
-                ({"k": 1, "chunk": 4, "decay": np.nan}, r"decay is not in \[0, 1\]"),
-            ]
+            ({"k": 1, "chunk": 4, "decay": decay}, r"decay is not in \[0, 1\]")
+            for decay in (1.1, -0.1, np.nan)
         ),
     ],
 )
-def test_options_out_of_range_are_refused(call, message):
+def test_options_out_of_range_are_refused(given, message):
     with pytest.raises(errors.ArgumentError, match=message):
-        call(*np.zeros((2, 3), np.float32))
+        kernels.chunked_topk_residual(*np.zeros((2, 3), np.float32), **given)
 
 
 _WITHOUT_MEMORY = """

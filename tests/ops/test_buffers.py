@@ -38,15 +38,11 @@ def topk(delta, residual):
     return ops.topk_residual(delta, residual, 10, lowering="fused").residual
 
 
-def topk_of_all(delta, residual):
-    return ops.grouped_topk_residual([delta], [residual], 10, lowering="fused").residuals[0]
-
-
 def scatter(values, accumulator):
     return ops.scatter_decode_add(accumulator, values[:1], [0], [0, 1], lowering="fused")
 
 
-in_place = pytest.mark.parametrize("op", [topk, topk_of_all, scatter])
+in_place = pytest.mark.parametrize("op", [topk, scatter])
 
 
 @in_place

@@ -74,12 +74,6 @@ def test_another_number_of_values_is_refused(dtype):
             ops.finite_from_bytes(data, count, dtype)
 
 
-def test_shapes_are_known_where_a_graph_is_built(dtype):
-    graph = tf.function(lambda data: ops.finite_from_bytes(data, 3, dtype), autograph=False)
-    result = graph.get_concrete_function(tf.TensorSpec([3 * dtype.size], tf.uint8)).structured_outputs
-    assert result.shape == [3]
-
-
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("shape", [(), (1,), (2, 3)])
 def test_a_non_finite_array_is_refused_by_name(shape, bad):

@@ -109,6 +109,19 @@ def test_a_graph_for_any_size_gives_what_an_eager_call_gives(op, lowering):
         )
 
 
+@pytest.mark.parametrize(
+    ("lowering", "op", "size"),
+    [
+        *[("fused", "DecodeIndices", 3), ("fused", "DecodeValues", 5), ("fused", "DrawIndices", 3)],
+        *[("fused", "FiniteFromBytes", 5), ("fused", "ScatterDecode", 9), ("reference", "ScatterDecode", 9)],
+    ],
+)
+def test_a_constant_length_gives_a_static_shape(lowering, op, size):
+    with use_lowering(lowering):
+        graph = traced(*CALLS[f"Fedplug>{op}"]).get_concrete_function()
+    assert graph.output_shapes == [size]
+
+
 @pytest.mark.parametrize("op", OF_VECTORS)
 def test_a_matrix_in_place_of_a_vector_is_refused_while_building(op, lowering):
     call, argument = CALLS[f"Fedplug>{op}"]

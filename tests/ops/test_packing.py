@@ -56,21 +56,6 @@ def test_an_optimized_graph_refuses_a_wrong_length_too(bits):
             read(tf.zeros([wrong], tf.uint8))
 
 
-@pytest.mark.parametrize("bits", [1, 3, 8])
-def test_the_bits_may_be_known_only_when_the_graph_runs(bits):
-    @tf.function(
-        input_signature=[tf.TensorSpec([None], tf.uint8), tf.TensorSpec([], tf.int64)], autograph=False
-    )
-    def there_and_back(codes, bits):
-        packed = pack(codes, bits)
-        return packed, unpack(packed, tf.size(codes, tf.int64), bits, "codes")
-
-    codes = [code % 2**bits for code in range(0, 93, 3)]
-    packed, back = there_and_back(codes, bits)
-    assert bytes(packed.numpy()) == as_integer(codes, bits)
-    assert back.numpy().tolist() == codes
-
-
 def test_sizes_near_the_largest_tensor_do_not_overflow():
     assert int(packed_size(tf.constant(2**31 - 1), 8)) == 2**31 - 1
     assert int(packed_size(tf.constant(2**31 - 1), 1)) == 2**28

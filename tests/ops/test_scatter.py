@@ -69,12 +69,6 @@ def test_a_bad_payload_is_named(lowering, indices):
         ops.scatter_decode_add(tf.zeros(5), tf.ones(4), indices, [0, 2, 4], lowering=lowering)
 
 
-@pytest.mark.parametrize("row_splits", [[1, 2, 4], [0, 3, 2], [0, 2, 3], [0, 5, 4], [0, 2, 5], [0, -1, 4]])
-def test_row_splits_must_ascend_from_0_to_the_number_of_entries(lowering, row_splits):
-    with pytest.raises(tf.errors.InvalidArgumentError, match="row_splits"):
-        ops.scatter_decode_add(tf.zeros(5), tf.ones(4), [0, 1, 2, 3], row_splits, lowering=lowering)
-
-
 def dynamic(lowering):
     specs = [tf.TensorSpec(None, d) for d in (tf.float32, tf.float32, tf.int32, tf.int64, tf.float32)]
     specs[1:] = [tf.TensorSpec([None], spec.dtype) for spec in specs[1:]]
@@ -93,16 +87,6 @@ def test_lengths_that_do_not_fit_are_refused_when_run(lowering, values, indices,
     splits = tf.constant(row_splits, tf.int64)
     with pytest.raises(tf.errors.InvalidArgumentError):
         dynamic(lowering)(tf.zeros(5), tf.ones(values), tf.range(indices), splits, tf.ones(weights))
-
-
-def test_the_result_has_the_static_shape_of_the_accumulator_or_of_its_size(lowering):
-    def sums(accumulator, *entries):
-        into = ops.scatter_decode_add(accumulator, *entries, [0, 1], lowering=lowering)
-        return into, ops.scatter_decode(7, *entries, [0, 1], lowering=lowering)
-
-    specs = tf.TensorSpec([2, None]), tf.TensorSpec([None]), tf.TensorSpec([None], tf.int32)
-    into, new = tf.function(sums, autograph=False).get_concrete_function(*specs).output_shapes
-    assert (into.as_list(), new.as_list()) == ([2, None], [7])
 
 
 def test_static_shapes_that_do_not_fit_are_refused_while_building(lowering):

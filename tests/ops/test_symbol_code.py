@@ -47,16 +47,9 @@ def test_op_and_reference_refuse_the_same_codes_and_agree_on_the_rest(agree, cas
         code[bit // 8] ^= 1 << bit % 8
     code = code[: data.draw(st.sampled_from([len(code), len(code), len(code) - 1]))]
     code += data.draw(st.sampled_from([b"", b"", b"\0", b"\0\1"]))
-    count = max(0, count + data.draw(st.sampled_from([0, 0, 0, 1, -1])))
+    count += data.draw(st.sampled_from([0, 0, 0, 1, -1]))
     agree(ops.decode_symbols, np.frombuffer(bytes(code), np.uint8), count, bits=bits)
-
-
-@pytest.mark.parametrize(
-    ("data", "count"), [([], 1), ([1, 2], 2), ([0x10], 1), ([], -1), ([], 2**31)], ids=repr
-)
-def test_invalid_packed_symbols_are_refused(lowering, data, count):
-    with pytest.raises(tf.errors.InvalidArgumentError):
-        ops.encode_symbols(np.uint8(data), count, bits=4, lowering=lowering)
+    agree(ops.encode_symbols, symbols, count, bits=bits)
 
 
 def test_many_symbols_which_use_more_lanes_have_the_code_of_the_kernel(lowering):

@@ -119,14 +119,6 @@ def test_a_claim_of_many_values_is_refused_before_memory_is_taken_for_them(form,
         ops.decode_values(tf.zeros([3], tf.uint8), 2**31 - 1, form, dtype=tf.float32, lowering=lowering)
 
 
-def test_a_constant_count_gives_a_static_shape():
-    def decode(code):
-        return ops.decode_values(code, 5, "float16", dtype=tf.float32)
-
-    graph = tf.function(decode, input_signature=[tf.TensorSpec([None], tf.uint8)], autograph=False)
-    assert graph.get_concrete_function().output_shapes == [5]
-
-
 @pytest.mark.parametrize("bits", [-1, 1, 9, 2**32 + 4])
 def test_bits_out_of_range_are_refused(lowering, bits):
     with pytest.raises(tf.errors.InvalidArgumentError, match="bits"):
