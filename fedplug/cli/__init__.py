@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from fedplug.cli import bench, diff, doctor, examples, plugins, run, store, terminal
-from fedplug.cli.arguments import Parser
+from fedplug.cli.arguments import Commands, Parser
 from fedplug.errors import FedplugError, MissingDependencyError, missing_dependency
 
 __all__ = ["main"]
@@ -80,9 +80,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser = Parser(prog="fedplug", description="Compresses federated-learning updates.", parents=[common])
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands = Commands(parser, common)
     for command in (run, examples, plugins, store, diff, bench, doctor):
-        command.add_parser(commands, common)
+        command.add_parser(commands)
     return parser
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any
 
 __all__ = ["Commands", "Parser"]
 
@@ -53,5 +53,20 @@ class _StoreOnce(argparse._StoreAction):
         super().__call__(parser, namespace, values, option_string)
 
 
-Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
-"""Where a command adds its parser."""
+class Commands:
+    """Where commands add their parsers, each with the options of all commands."""
+
+    def __init__(self, parser: Parser, common: Parser) -> None:
+        """Takes the parser of the commands, and that of the options of all commands."""
+        self._actions = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+        self._common = common
+
+    def add(self, name: str, help: str, command: Callable[[argparse.Namespace], int] | None = None) -> Parser:
+        """Returns the parser of a new command, which runs ``command``."""
+        parser = self._actions.add_parser(name, help=help, parents=[self._common])
+        parser.set_defaults(command=command)
+        return parser
+
+    def group(self, name: str, help: str) -> Commands:
+        """Returns a place for the commands of a new group."""
+        return Commands(self.add(name, help), self._common)

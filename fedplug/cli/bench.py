@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from fedplug.cli.arguments import Commands, Parser
+from fedplug.cli.arguments import Commands
 from fedplug.cli.terminal import printable, table
 from fedplug.errors import ConfigError, FedplugError, UnknownNameError
 
@@ -26,11 +26,9 @@ Found = tuple["Update", "Sequence[EncoderFigures]"]
 _ELEMENTS = 1_000_000
 
 
-def add_parser(commands: Commands, common: Parser) -> None:
+def add_parser(commands: Commands) -> None:
     """Adds the command."""
-    parser = commands.add_parser(
-        "bench", help="measure encoders on this machine, also on your own updates", parents=[common]
-    )
+    parser = commands.add("bench", "measure encoders on this machine, also on your own updates", _run)
     parser.add_argument(
         "what",
         metavar="FILE | ENCODER",
@@ -67,7 +65,6 @@ def add_parser(commands: Commands, common: Parser) -> None:
         action="store_true",
         help="print a JSON object instead of tables; a list for several updates",
     )
-    parser.set_defaults(command=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -10,18 +10,16 @@ import shutil
 import sys
 from pathlib import Path
 
-from fedplug.cli.arguments import Commands, Parser
+from fedplug.cli.arguments import Commands
 from fedplug.cli.terminal import printable, table
 from fedplug.errors import ConfigError
 
 __all__ = ["add_parser"]
 
 
-def add_parser(commands: Commands, common: Parser) -> None:
+def add_parser(commands: Commands) -> None:
     """Adds both commands."""
-    parser = commands.add_parser(
-        "diff", help="write the exact difference between two checkpoints", parents=[common]
-    )
+    parser = commands.add("diff", "write the exact difference between two checkpoints", _diff)
     parser.add_argument(
         "paths",
         metavar="PATH",
@@ -30,10 +28,7 @@ def add_parser(commands: Commands, common: Parser) -> None:
     )
     parser.add_argument("-o", "--output", metavar="STEP", help="the file to write")
     parser.add_argument("--info", action="store_true", help="show what a STEP contains, array by array")
-    parser.set_defaults(command=_diff)
-    parser = commands.add_parser(
-        "patch", help="make a checkpoint from an old one and a difference", parents=[common]
-    )
+    parser = commands.add("patch", "make a checkpoint from an old one and a difference", _patch)
     parser.add_argument("old", metavar="OLD", help="the checkpoint that the difference was made from")
     parser.add_argument("step", metavar="STEP", help="a file of `fedplug diff`")
     parser.add_argument(
@@ -46,7 +41,6 @@ def add_parser(commands: Commands, common: Parser) -> None:
     parser.add_argument(
         "--max-bytes", metavar="N", type=int, help="maximum size of NEW; default: twice OLD and 1 GiB"
     )
-    parser.set_defaults(command=_patch)
 
 
 def _diff(arguments: argparse.Namespace) -> int:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import argparse
 
-from fedplug.cli.arguments import Commands, Parser
+from fedplug.cli.arguments import Commands
 
 __all__ = ["add_parser"]
 
 EXIT_FAILED = 1
 
 
-def add_parser(commands: Commands, common: Parser) -> None:
+def add_parser(commands: Commands) -> None:
     """Adds the command."""
-    parser = commands.add_parser(
-        "doctor", help="check the installation and show how to fix it", parents=[common]
-    )
-    parser.set_defaults(command=_run)
+    commands.add("doctor", "check the installation and show how to fix it", _run)
 
 
 def _run(arguments: argparse.Namespace) -> int:

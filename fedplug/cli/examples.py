@@ -12,7 +12,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from fedplug.cli.arguments import Commands, Parser
+from fedplug.cli.arguments import Commands
 from fedplug.cli.terminal import printable
 from fedplug.errors import ConfigError, UnknownNameError
 
@@ -21,13 +21,11 @@ __all__ = ["add_parser", "find"]
 _PACKAGE = Path(__file__).parents[1]
 
 
-def add_parser(commands: Commands, common: Parser) -> None:
+def add_parser(commands: Commands) -> None:
     """Adds the command and its actions."""
-    parser = commands.add_parser("examples", help="list, run and copy example programs", parents=[common])
-    actions = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    listing = actions.add_parser("list", help="list the examples and what they show", parents=[common])
-    listing.set_defaults(command=_list)
-    run = actions.add_parser("run", help="run an example", parents=[common])
+    actions = commands.group("examples", "list, run and copy example programs")
+    actions.add("list", "list the examples and what they show", _list)
+    run = actions.add("run", "run an example", _run)
     run.add_argument("name", metavar="NAME")
     run.add_argument(
         "arguments",
@@ -35,13 +33,9 @@ def add_parser(commands: Commands, common: Parser) -> None:
         nargs=argparse.REMAINDER,
         help="arguments of the example, for example --help",
     )
-    run.set_defaults(command=_run)
-    copy = actions.add_parser(
-        "copy", help="copy an example as a start for your own program", parents=[common]
-    )
+    copy = actions.add("copy", "copy an example as a start for your own program", _copy)
     copy.add_argument("name", metavar="NAME")
     copy.add_argument("folder", metavar="FOLDER", nargs="?", default=".", help="default: the current folder")
-    copy.set_defaults(command=_copy)
 
 
 def find() -> dict[str, Path]:

@@ -15,7 +15,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from fedplug.cli import plugins_check, plugins_new
-from fedplug.cli.arguments import Commands, Parser
+from fedplug.cli.arguments import Commands
 from fedplug.cli.terminal import printable, table
 
 if TYPE_CHECKING:
@@ -28,22 +28,15 @@ _HEADER = ("MADE AS", "WIRE ID", "NEEDS", "PROMISES", "DTYPES")
 _NEEDS = "needs_"
 
 
-def add_parser(commands: Commands, common: Parser) -> None:
+def add_parser(commands: Commands) -> None:
     """Adds the command and its actions."""
-    plugins = commands.add_parser("plugins", help="list, show, test and write plugins", parents=[common])
-    actions = plugins.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    parser = actions.add_parser(
-        "list", help="list all components, and the plugins with a problem", parents=[common]
-    )
+    actions = commands.group("plugins", "list, show, test and write plugins")
+    parser = actions.add("list", "list all components, and the plugins with a problem", _list)
     parser.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
-    parser.set_defaults(command=_list)
-    parser = actions.add_parser(
-        "show", help="show all about a component, a plugin or a distribution", parents=[common]
-    )
+    parser = actions.add("show", "show all about a component, a plugin or a distribution", _show)
     parser.add_argument("name", metavar="NAME", help="a component, an entry point or a distribution")
-    parser.set_defaults(command=_show)
-    plugins_check.add_parser(actions, common)
-    plugins_new.add_parser(actions, common)
+    plugins_check.add_parser(actions)
+    plugins_new.add_parser(actions)
 
 
 def _list(arguments: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from fedplug.cli.arguments import Commands, Parser
+from fedplug.cli.arguments import Commands
 from fedplug.errors import CapabilityError, ConfigError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -24,17 +24,14 @@ _WRITTEN = ("encoder", "aggregator", "schedule")
 """The kinds of components that expressions can create."""
 
 
-def add_parser(commands: Commands, common: Parser) -> None:
+def add_parser(commands: Commands) -> None:
     """Adds the command."""
-    parser = commands.add_parser(
-        "check", help="test a component or a plugin package against its contract", parents=[common]
-    )
+    parser = commands.add("check", "test a component or a plugin package against its contract", _run)
     parser.add_argument(
         "name",
         metavar="NAME",
         help="a component, optionally with arguments as in 'topk(0.01)', or a distribution",
     )
-    parser.set_defaults(command=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
-from fedplug.cli.arguments import Commands, Parser
+from fedplug.cli.arguments import Commands
 from fedplug.errors import ConfigError, PluginError, UnknownNameError
 
 __all__ = ["add_parser"]
@@ -122,11 +122,9 @@ _COMPILED = _Kind(
 """A quantizer, because it is an encoder when it stands alone, and a stage in a pipeline."""
 
 
-def add_parser(commands: Commands, common: Parser) -> None:
+def add_parser(commands: Commands) -> None:
     """Adds the command."""
-    parser = commands.add_parser(
-        "new", help="write a plugin package as a start for your own", parents=[common]
-    )
+    parser = commands.add("new", "write a plugin package as a start for your own", _run)
     parser.add_argument("name", metavar="NAME", help="name of the component, for example acme")
     parser.add_argument(
         "--kind", choices=tuple(_KINDS), default="encoder", help="kind of component; default: %(default)s"
@@ -142,7 +140,6 @@ def add_parser(commands: Commands, common: Parser) -> None:
         default=Path(),
         help="where to write the folder fedplug-NAME; default: the current folder",
     )
-    parser.set_defaults(command=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:

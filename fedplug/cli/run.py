@@ -10,7 +10,7 @@ import argparse
 import re
 from pathlib import Path
 
-from fedplug.cli.arguments import Commands, Parser
+from fedplug.cli.arguments import Commands
 from fedplug.cli.terminal import printable
 from fedplug.errors import ConfigError
 
@@ -19,16 +19,13 @@ __all__ = ["add_parser"]
 _TEMPLATE = Path(__file__).parents[1] / "tff" / "experiment" / "template.toml"
 
 
-def add_parser(commands: Commands, common: Parser) -> None:
+def add_parser(commands: Commands) -> None:
     """Adds the commands."""
-    parser = commands.add_parser(
-        "init", help="write a configuration file to start with, for fedplug run", parents=[common]
-    )
+    parser = commands.add("init", "write a configuration file to start with, for fedplug run", _init)
     parser.add_argument(
         "file", metavar="FILE", nargs="?", default="experiment.toml", help="default: experiment.toml"
     )
-    parser.set_defaults(command=_init)
-    parser = commands.add_parser("run", help="run the trainings in configuration files", parents=[common])
+    parser = commands.add("run", "run the trainings in configuration files", _run)
     parser.add_argument(
         "configs", metavar="CONFIG", nargs="+", help="a TOML file, for example examples/digits.toml"
     )
@@ -57,12 +54,8 @@ def add_parser(commands: Commands, common: Parser) -> None:
         default=1,
         help="number of runs to train in parallel, with the same results; default: 1",
     )
-    parser.set_defaults(
-        command=_run, interrupted="interrupted; the same command resumes from the last finished round"
-    )
-    parser = commands.add_parser(
-        "report", help="write a page that shows experiments, or compares them", parents=[common]
-    )
+    parser.set_defaults(interrupted="interrupted; the same command resumes from the last finished round")
+    parser = commands.add("report", "write a page that shows experiments, or compares them", _report)
     parser.add_argument(
         "folders", metavar="FOLDER", nargs="+", type=Path, help="an experiment's results, such as runs/digits"
     )
@@ -72,7 +65,6 @@ def add_parser(commands: Commands, common: Parser) -> None:
         type=Path,
         help="output file; default: report.html in the folder, or in the current one if there are several",
     )
-    parser.set_defaults(command=_report)
 
 
 def _init(arguments: argparse.Namespace) -> int:

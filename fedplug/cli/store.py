@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from fedplug.cli.arguments import Commands, Parser
 from fedplug.cli.terminal import printable, table
@@ -20,45 +20,31 @@ __all__ = ["add_parser"]
 
 _EXIT_FAILED = 1
 _FOLDER = "sqlite:///"
-_UNUSED = "it must not be in use"
 
 
-class _Facts(TypedDict):
-    """The facts of a process that `store show` prints."""
-
-    process: str
-    last_round: int | None
-    clients: list[str]
-    metadata: object
-    signature: object
-
-
-def add_parser(commands: Commands, common: Parser) -> None:
+def add_parser(commands: Commands) -> None:
     """Adds the command and its actions."""
-    parser = commands.add_parser("store", help="inspect and copy a client-state store", parents=[common])
-    actions = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    actions = commands.group("store", "inspect and copy a client-state store")
 
-    def action(name: str, help: str, use: str = _UNUSED) -> Parser:
-        added = actions.add_parser(name, help=help, parents=[common])
+    def action(
+        command: Callable[[argparse.Namespace], int], help: str, use: str = "it may be in use"
+    ) -> Parser:
+        added = actions.add(command.__name__.removeprefix("_"), help, command)
         where = "the store's folder, for example runs/digits/state, or its URL"
         added.add_argument("store", metavar="STORE", help=f"{where}; {use}")
         return added
 
-    show = action("show", "list the processes and their last rounds", "it may be in use")
+    show = action(_show, "list the processes and their last rounds")
     show.add_argument("--json", action="store_true", help="print a JSON list, with metadata and signatures")
-    show.set_defaults(command=_show)
-    verify = action("verify", "read everything and verify the checksums", "it may be in use")
+    verify = action(_verify, "read everything and verify the checksums")
     verify.add_argument(
         "--drop-damaged", action="store_true", help="drop damaged states; their clients start afresh"
     )
-    verify.set_defaults(command=_verify)
-    copy = action("copy", "copy the last round, even while a training uses the store", "it may be in use")
+    copy = action(_copy, "copy the last round, even while a training uses the store")
     copy.add_argument("target", metavar="TARGET", help="a new folder for the copy, or the URL of a new store")
-    copy.set_defaults(command=_copy)
-    rewind = action("rewind", "roll back to an earlier round kept by keep_rounds=")
+    rewind = action(_rewind, "roll back to an earlier round kept by keep_rounds=", "it must not be in use")
     rewind.add_argument("round", metavar="ROUND", type=int, help="the round to return to")
     rewind.add_argument("--process", metavar="ID", help="the process; optional if there is only one")
-    rewind.set_defaults(command=_rewind)
 
 
 def _show(arguments: argparse.Namespace) -> int:
@@ -158,7 +144,7 @@ def _open_to_read(where: str) -> StateStore:
     return look_into(where if "://" in name else f"{_FOLDER}{name}")
 
 
-def _facts(name: str, process: ProcessState) -> _Facts:
+def _facts(name: str, process: ProcessState) -> dict[str, Any]:
     return {
         "process": name,
         "last_round": process.last_round,
