@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import abc
+import copy
 import dataclasses
 import functools
 import itertools
+import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, cast
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,28 +25,18 @@ from fedplug.encoders.arguments import (
     check_block_size,
     check_error_feedback,
     check_number,
+    check_seed,
     check_whole,
 )
+from fedplug.encoders.assignment import Adjustable, Adjustment
 from fedplug.encoders.base import BodyParts, Encoder, Measured, Payload, State
 from fedplug.encoders.stages import PackedSymbols, Quantizer
-from fedplug.errors import PayloadError
+from fedplug.errors import ConfigError, PayloadError
 from fedplug.ops.device_array import DeviceArray
 from fedplug.ops.donation import take_result
 from fedplug.ops.types import Array, DType, PackedValues, Scalar, Spec, ValueForm, ValueOptions
 from fedplug.ops.value_code import encode_on_device
 from fedplug.registry.specs import EXECUTIONS, EXECUTIONS_AND_CUDA, Capabilities
-
-if TYPE_CHECKING:
-    from typing import Self
-import copy
-from collections.abc import Mapping
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal
-
-from fedplug.encoders.arguments import check_seed
-from fedplug.encoders.assignment import Adjustable, Adjustment
-from fedplug.errors import ConfigError
 from fedplug.schedules import Schedule, as_schedule, schedule_config
 
 if TYPE_CHECKING:
@@ -54,7 +47,6 @@ __all__ = [
     "MOST_BITS",
     "QSGD",
     "BFloat16",
-    "BitWidths",
     "BlockFloatingPoint",
     "Bounded",
     "Codebook",
@@ -333,9 +325,19 @@ class Sign(ValueFormQuantizer):
         return PackedSymbols(ops.itemsize(dtype), count, 1)
 
 
-_BFP_LEAST_BITS, _BFP_MOST_BITS = 2, 8
+LEAST_BITS, MOST_BITS = 2, 8
+"""Limits of the bits per element in ``qsgd`` and ``bfp``."""
+
 _BFP_HEADER_BYTES = 2
 _EXPONENT_BYTES = 2
+
+
+def _header(code: Array, layout: str) -> tuple[Any, ...]:
+    """Returns the numbers at the start of an untrusted code; a constructor then refuses impossible ones."""
+    size = struct.calcsize(layout)
+    if len(code) < size:
+        raise PayloadError("a payload is too short to hold the configuration of its quantizer")
+    return struct.unpack(layout, bytes(code[:size]))
 
 
 class BlockFloatingPoint(ValueFormQuantizer):
@@ -378,7 +380,7 @@ class BlockFloatingPoint(ValueFormQuantizer):
         Raises:
             ConfigError: An argument is out of range.
         """
-        check_whole("bfp bits", bits, _BFP_LEAST_BITS, _BFP_MOST_BITS)
+        check_whole("bfp bits", bits, LEAST_BITS, MOST_BITS)
         check_block_size("bfp", block_size)
         self._bits = bits
         self._block_size = block_size
@@ -393,13 +395,8 @@ class BlockFloatingPoint(ValueFormQuantizer):
     @classmethod
     def from_payload(cls, code: Array) -> Self:
         """Reads the bit width and block size from the start of the code."""
-        if (
-            len(code) < _BFP_HEADER_BYTES
-            or not _BFP_LEAST_BITS <= code[0] <= _BFP_MOST_BITS
-            or code[1] > MOST_LOG2_BLOCK_SIZE
-        ):
-            raise PayloadError("a bfp payload does not say its bits and block size, or impossible ones")
-        return cls(int(code[0]), block_size=2 ** int(code[1]))
+        bits, log2_block_size = _header(code, "BB")
+        return cls(bits, block_size=2**log2_block_size)
 
     @property
     def value_form(self) -> ValueOptions:
@@ -413,7 +410,6 @@ class BlockFloatingPoint(ValueFormQuantizer):
         return PackedSymbols(start, count, self._bits)
 
 
-_CODEBOOK_LEAST_BITS, _CODEBOOK_MOST_BITS = 1, 8
 _CODEBOOK_HEADER_BYTES = 1
 
 
@@ -456,15 +452,13 @@ class Codebook(ValueFormQuantizer):
         Raises:
             ConfigError: ``bits`` is out of range.
         """
-        check_whole("codebook bits", bits, _CODEBOOK_LEAST_BITS, _CODEBOOK_MOST_BITS)
+        check_whole("codebook bits", bits, 1, MOST_BITS)
         self._bits = bits
 
     @classmethod
     def from_payload(cls, code: Array) -> Self:
         """Reads the bit width from the start of the code."""
-        if len(code) < _CODEBOOK_HEADER_BYTES or not _CODEBOOK_LEAST_BITS <= code[0] <= _CODEBOOK_MOST_BITS:
-            raise PayloadError("a codebook payload does not say its bits, or not 1 to 8")
-        return cls(int(code[0]))
+        return cls(*_header(code, "B"))
 
     def get_config(self) -> dict[str, object]:
         return {"bits": self._bits}
@@ -533,12 +527,7 @@ class Bounded(ValueFormQuantizer):
     @classmethod
     def from_payload(cls, code: Array) -> Self:
         """Reads the bound from the start of the code."""
-        if len(code) < _BOUNDED_HEADER_BYTES:
-            raise PayloadError("a bounded payload is too short to hold its bound")
-        rel = float(np.ascontiguousarray(code[:_BOUNDED_HEADER_BYTES]).view("<f4")[0])
-        if not _LEAST_REL <= rel <= _MOST_REL:
-            raise PayloadError(f"the bound of a bounded payload is {rel}; it must be from 2^-15 to 1/4")
-        return cls(rel)
+        return cls(*_header(code, "<f"))
 
     @property
     def capabilities(self) -> Capabilities:
@@ -562,84 +551,6 @@ def _rounded_down(rel: float) -> float:
     """Returns a bound rounded down to float32, in which it is sent."""
     nearest = np.float32(rel)
     return float(nearest if float(nearest) <= rel else np.nextafter(nearest, np.float32(0)))
-
-
-LEAST_BITS, MOST_BITS = 2, 8
-"""Limits of the bits per element in ``qsgd``."""
-
-_ROUNDING = 1e-6
-
-
-@dataclass(frozen=True)
-class BitWidths:
-    """A whole number of bits, which may change with the round.
-
-    Attributes:
-        encoder: The name of the quantizer, for errors.
-        bits: A whole number, a schedule of whole numbers, or anything that `as_schedule` reads. A schedule's
-            values may be off by the rounding of its arithmetic.
-        least: Smallest allowed bit width.
-        most: Largest allowed bit width.
-        hint: A hint for the error if a number is out of range.
-
-    Raises:
-        ConfigError: A number is not whole, or out of range.
-    """
-
-    encoder: str
-    bits: int | Schedule
-    least: int
-    most: int
-    hint: str = ""
-
-    def __post_init__(self) -> None:
-        if isinstance(self.bits, str | Mapping):
-            object.__setattr__(self, "bits", self._schedule(self.bits))
-        if not isinstance(self.bits, Schedule):
-            if not isinstance(self.bits, int) or isinstance(self.bits, bool) or not self._in_range(self.bits):
-                raise ConfigError(f"{self.encoder} bits is {self.bits!r}; it must be {self._wanted()}")
-            return
-        for round_num, value in enumerate(self.bits.values()):
-            if abs(value - round(value)) > _ROUNDING or not self._in_range(round(value)):
-                raise ConfigError(
-                    f"{self.encoder} bits is {value!r} in round {round_num} of {self.bits!r}; it must be "
-                    f"{self._wanted()} in every round, as those of step([8, 4], [10]) are"
-                )
-
-    def _schedule(self, bits: str | Mapping[str, object]) -> Schedule:
-        try:
-            return as_schedule(bits)
-        except ConfigError as error:
-            raise ConfigError(f"{self.encoder} bits is {bits!r}: {error}") from error
-
-    def _in_range(self, bits: int) -> bool:
-        return self.least <= bits <= self.most
-
-    def _wanted(self) -> str:
-        return f"a whole number from {self.least} to {self.most}{self.hint}"
-
-    def get_config(self) -> object:
-        """Returns the bits as a JSON value."""
-        return schedule_config(self.bits) if isinstance(self.bits, Schedule) else self.bits
-
-    @functools.cached_property
-    def in_each_round(self) -> list[int]:
-        """Returns the bits of each round, up to the round from which they stay constant."""
-        if isinstance(self.bits, Schedule):
-            return [round(value) for value in self.bits.values()]
-        return [self.bits]
-
-    @functools.cached_property
-    def all(self) -> list[int]:
-        """The bit widths of all rounds, ascending."""
-        return sorted(set(self.in_each_round))
-
-    def of(self, round_num: Scalar) -> Array | int:
-        """Returns the bits of a round: a number if all rounds have the same, else an int32 scalar."""
-        table = self.in_each_round
-        if len(table) == 1:
-            return table[0]
-        return ops.table_lookup(table, round_num, "int32")
 
 
 def share_out(
@@ -680,6 +591,7 @@ def share_out(
 
 
 _MIXED_HEADER_BYTES = 5
+_ROUNDING = 1e-6
 QSGD_HEADER_BYTES = 2
 
 
@@ -912,8 +824,9 @@ class QSGD(ValueFormQuantizer, Adjustable):
         Raises:
             ConfigError: An argument is out of range.
         """
-        hint = " (for one bit an element, use sign)"
-        self._widths = BitWidths("qsgd", bits, LEAST_BITS, MOST_BITS, hint)
+        self._bits = _whole_bits(bits)
+        self._in_each_round = list(map(round, self._bits.values()))
+        self._widths = sorted(set(self._in_each_round))
         check_block_size("qsgd", block_size)
         check_seed("qsgd", seed)
         if rounding not in ("random", "nearest"):
@@ -929,26 +842,19 @@ class QSGD(ValueFormQuantizer, Adjustable):
             unbiased=not self._nearest,
             needs_seed=not self._nearest,
             sends_every_entry=True,
-            fixed_size=not isinstance(self._widths.bits, Schedule),
+            fixed_size=len(self._widths) == 1,
             decode_copies=0,
             executes_on=self.executes_on,
         )
 
     def get_config(self) -> dict[str, object]:
-        config = {"bits": self._widths.get_config(), "block_size": self._block_size, "seed": self.seed}
+        config = {"bits": schedule_config(self._bits), "block_size": self._block_size, "seed": self.seed}
         return {**config, "rounding": "nearest"} if self._nearest else config
 
     @classmethod
     def from_payload(cls, code: Array) -> Self:
         """Reads the bit width and block size from the start of the code."""
-        if len(code) < QSGD_HEADER_BYTES:
-            raise PayloadError("a qsgd payload is too short to hold its bits and block size")
-        bits, log2_block_size = int(code[0]), int(code[1])
-        if not LEAST_BITS <= bits <= MOST_BITS or log2_block_size > MOST_LOG2_BLOCK_SIZE:
-            raise PayloadError(
-                f"a qsgd payload has {bits} bits and blocks of 2^{log2_block_size}; there are {LEAST_BITS} "
-                f"to {MOST_BITS} bits and blocks of at most 2^{MOST_LOG2_BLOCK_SIZE}"
-            )
+        bits, log2_block_size = _header(code, "BB")
         quantizer: Self = _configured(cls, bits, 2**log2_block_size)
         return quantizer
 
@@ -956,35 +862,51 @@ class QSGD(ValueFormQuantizer, Adjustable):
     def value_form(self) -> ValueOptions:
         """The form with the bits of the first round. See `form_in` and `decode` for other rounds."""
         form: ValueForm = "nearest" if self._nearest else "qsgd"
-        return {"form": form, "bits": self._widths.all[0], "block_size": self._block_size}
+        return {"form": form, "bits": self._widths[0], "block_size": self._block_size}
 
     def form_in(self, round_num: Scalar) -> ValueOptions:
-        if len(self._widths.all) == 1:
+        if len(self._widths) == 1:
             return self._form
-        return {**self._form, "bits": self._widths.of(round_num)}
+        return {**self._form, "bits": ops.table_lookup(self._in_each_round, round_num, "int32")}
 
     def decode(self, code: Array, count: Array | int, dtype: DType) -> Array:
         """Decodes with the bit width in the payload, if some round has it."""
-        if len(self._widths.all) == 1:
+        if len(self._widths) == 1:
             return super().decode(code, count, dtype)
         with ops.require(ops.size(code) > 0, "a qsgd payload is too short to hold its bits"):
             bits = ops.astype(code[0], "int32")
-        known = ops.any(bits == ops.asarray(self._widths.all, like=bits))
-        with ops.require(
-            known, f"a qsgd payload was not made with the bits of any round, {self._widths.all}"
-        ):
+        known = ops.any(bits == ops.asarray(self._widths, like=bits))
+        with ops.require(known, f"a qsgd payload was not made with the bits of any round, {self._widths}"):
             form: ValueOptions = {**self.value_form, "bits": ops.identity(bits)}
         return ops.decode_values(code, count, **form, dtype=dtype)
 
     def symbols(self, count: Array | int, dtype: DType) -> PackedSymbols | None:
         """Returns where the levels are. None if bit widths change, because entropy coders need them."""
-        if len(self._widths.all) > 1:
+        if len(self._widths) > 1:
             return None
-        return PackedSymbols(levels_at(count, self._block_size, dtype), count, self._widths.all[0])
+        return PackedSymbols(levels_at(count, self._block_size, dtype), count, self._widths[0])
 
     def adjustment(self) -> Adjustment:
         """Returns `MixedQSGD`, whose bits rate control allocates across tensors."""
-        return MixedQSGD(self._widths.bits, block_size=self._block_size, seed=self.seed)
+        return MixedQSGD(self._bits, block_size=self._block_size, seed=self.seed)
+
+
+def _whole_bits(bits: object) -> Schedule:
+    """Returns the bits of each round. Those of a schedule may be off by the rounding of its arithmetic."""
+    try:
+        schedule = as_schedule(bits)
+    except ConfigError as error:
+        raise ConfigError(f"qsgd bits is {bits!r}: {error}") from error
+    for round_num, value in enumerate(schedule.values()):
+        is_whole = abs(value - round(value)) <= _ROUNDING and not isinstance(bits, float)
+        if not is_whole or not LEAST_BITS <= round(value) <= MOST_BITS:
+            is_number = isinstance(bits, int | float)
+            found = f"{bits!r}" if is_number else f"{value!r} in round {round_num} of {schedule!r}"
+            raise ConfigError(
+                f"qsgd bits is {found}; it must be a whole number from {LEAST_BITS} to {MOST_BITS} in every "
+                "round (for one bit an element, use sign)"
+            )
+    return schedule
 
 
 @functools.lru_cache(maxsize=(MOST_BITS - LEAST_BITS + 1) * (MOST_LOG2_BLOCK_SIZE + 1))

@@ -10,30 +10,27 @@ a number, and invalid bytes raise `fedplug.errors.PayloadError`.
 from __future__ import annotations
 
 import abc
+import dataclasses
+import functools
+import math
 import operator
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import fedplug.ops as ops
+from fedplug.encoders.arguments import check_share, check_whole
 from fedplug.encoders.base import State
+from fedplug.errors import CapabilityWarning, ConfigError
 from fedplug.ops.scatter import add_selected
 from fedplug.ops.types import Array, DType, IndexForm, Scalar, Spec
 from fedplug.registry.component import Component
 from fedplug.registry.specs import Capabilities
+from fedplug.schedules import Schedule, as_schedule, schedule_config
 
 if TYPE_CHECKING:
     from typing import Self  # Python 3.11
-import dataclasses
-import functools
-import math
-import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
-
-from fedplug.encoders.arguments import check_share, check_whole
-from fedplug.errors import CapabilityWarning, ConfigError
-from fedplug.schedules import Schedule, as_schedule, schedule_config
 
 __all__ = [
     "CodedStage",

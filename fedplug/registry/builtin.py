@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from fedplug.registry.hookspecs import hookimpl
 from fedplug.registry.specs import (
     EXECUTIONS,
@@ -21,17 +23,19 @@ __all__ = [
     "fedplug_stores",
 ]
 
+_in_graphs = partial(EncoderSpec, executes_on=EXECUTIONS)
+_on_devices = partial(EncoderSpec, executes_on=EXECUTIONS_AND_CUDA)
+
 
 @hookimpl
 def fedplug_encoders() -> list[EncoderSpec]:
     """Returns the built-in encoders."""
     return [
-        EncoderSpec(
+        _in_graphs(
             name="identity",
             target="fedplug.encoders.quantizers:Identity",
             summary="the uncompressed tensor, lossless",
             wire_id="identity/1",
-            executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="planes",
@@ -40,7 +44,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
             wire_id="planes/1",
             executes_on=("numpy",),
         ),
-        EncoderSpec(
+        _on_devices(
             name="topk",
             target="fedplug.encoders.sparsifiers:TopK",
             summary="the k entries of largest magnitude, with error feedback",
@@ -51,9 +55,8 @@ def fedplug_encoders() -> list[EncoderSpec]:
                 "topk(linear(0.3, 0.1, 2), scope='model')",
                 "topk(0.3, decay=0.5)",
             ),
-            executes_on=EXECUTIONS_AND_CUDA,
         ),
-        EncoderSpec(
+        _on_devices(
             name="randomk",
             target="fedplug.encoders.sparsifiers:RandomK",
             summary="k random entries, without sending which ones",
@@ -61,112 +64,97 @@ def fedplug_encoders() -> list[EncoderSpec]:
                 "randomk(0.3)",
                 "randomk(0.3, error_feedback=True)",
             ),
-            executes_on=EXECUTIONS_AND_CUDA,
         ),
-        EncoderSpec(
+        _on_devices(
             name="stc",
             target="fedplug.encoders.pipeline.pipeline:STC",
             summary="signs and mean magnitude of the k largest entries, with error feedback",
             examples=("stc(0.3)",),
-            executes_on=EXECUTIONS_AND_CUDA,
         ),
-        EncoderSpec(
+        _in_graphs(
             name="ef21",
             target="fedplug.encoders.standalone.ef21:EF21",
             summary="the difference from the client's last message, for the aggregator memory_mean",
             examples=("ef21('topk(0.3)')",),
-            executes_on=EXECUTIONS,
         ),
-        EncoderSpec(
+        _on_devices(
             name="qsgd",
             target="fedplug.encoders.quantizers:QSGD",
             summary="2 to 8 bits per element, rounded at random or to nearest",
             wire_id="qsgd/1",
-            executes_on=EXECUTIONS_AND_CUDA,
         ),
-        EncoderSpec(
+        _on_devices(
             name="bfp",
             target="fedplug.encoders.quantizers:BlockFloatingPoint",
             summary="2 to 8 bits per element, with one power of two per block",
             wire_id="bfp/1",
-            executes_on=EXECUTIONS_AND_CUDA,
         ),
-        EncoderSpec(
+        _in_graphs(
             name="mixed_qsgd",
             target="fedplug.encoders.quantizers:MixedQSGD",
             summary="qsgd with a mean bit width; tensors that need more bits get more",
             examples=("mixed_qsgd(4.5)",),
             wire_id="mixed_qsgd/1",
-            executes_on=EXECUTIONS,
         ),
-        EncoderSpec(
+        _in_graphs(
             name="sharedk",
             target="fedplug.encoders.standalone.sharedk:SharedK",
             summary="integers on a support that all clients share, for secure aggregation",
             examples=("sharedk(0.3, clients=4)",),
             wire_id="sharedk/1",
-            executes_on=EXECUTIONS,
         ),
-        EncoderSpec(
+        _on_devices(
             name="sign",
             target="fedplug.encoders.quantizers:Sign",
             summary="one bit per element and a scale, with error feedback",
             wire_id="sign/1",
-            executes_on=EXECUTIONS_AND_CUDA,
         ),
-        EncoderSpec(
+        _in_graphs(
             name="codebook",
             target="fedplug.encoders.quantizers:Codebook",
             summary="1 to 8 bits per element, as indices into a table of mean values",
             examples=("codebook(2)", "topk(0.3) | codebook(2) | rans | rice"),
             wire_id="codebook/1",
-            executes_on=EXECUTIONS,
         ),
-        EncoderSpec(
+        _in_graphs(
             name="bounded",
             target="fedplug.encoders.quantizers:Bounded",
             summary="every element within a given share of the tensor's range",
             examples=("bounded(0.01) | rans", "topk(0.3) | bounded(0.01) | rans | rice"),
             wire_id="bounded/1",
-            executes_on=EXECUTIONS,
         ),
-        EncoderSpec(
+        _on_devices(
             name="float16",
             target="fedplug.encoders.quantizers:Float16",
             summary="two bytes per element: IEEE half precision",
             wire_id="float16/1",
-            executes_on=EXECUTIONS_AND_CUDA,
         ),
-        EncoderSpec(
+        _on_devices(
             name="bfloat16",
             target="fedplug.encoders.quantizers:BFloat16",
             summary="two bytes per element: the upper half of a float32",
             wire_id="bfloat16/1",
-            executes_on=EXECUTIONS_AND_CUDA,
         ),
-        EncoderSpec(
+        _in_graphs(
             name="rans",
             target="fedplug.encoders.coders:Rans",
             summary="entropy coding of a quantizer's symbols, a stage after it",
             examples=("topk(0.3) | qsgd(8) | rans | rice", "qsgd(4) | rans"),
             wire_id="rans/1",
-            executes_on=EXECUTIONS,
         ),
-        EncoderSpec(
+        _in_graphs(
             name="rice",
             target="fedplug.encoders.coders:Rice",
             summary="indices as Rice-coded gaps, the last stage of a pipeline",
             examples=("topk(0.3) | rice",),
             wire_id="rice/1",
-            executes_on=EXECUTIONS,
         ),
-        EncoderSpec(
+        _in_graphs(
             name="gaps",
             target="fedplug.encoders.coders:Gaps",
             summary="indices as gaps in an adaptive code, the last stage of a pipeline",
             examples=("topk(0.3) | gaps",),
             wire_id="gaps/1",
-            executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="offsets",
@@ -176,41 +164,36 @@ def fedplug_encoders() -> list[EncoderSpec]:
             wire_id="offsets/1",
             executes_on=("numpy",),
         ),
-        EncoderSpec(
+        _in_graphs(
             name="seeded",
             target="fedplug.encoders.coders:Seeded",
             summary="the seed of randomk instead of its indices, the last stage of its pipelines",
             examples=("randomk(0.3) | seeded",),
             wire_id="seeded/1",
-            executes_on=EXECUTIONS,
         ),
-        EncoderSpec(
+        _in_graphs(
             name="auto",
             target="fedplug.encoders.assignments.auto:Auto",
             summary="a good default, chosen by the size of the model",
             examples=("auto", "auto(error_feedback=False)"),
-            executes_on=EXECUTIONS,
         ),
-        EncoderSpec(
+        _in_graphs(
             name="rules",
             target="fedplug.encoders.assignments.rules:Rules",
             summary="different encoders for a model's tensors, by name, size and dtype",
             examples=("rules({'*': 'topk(0.3)'})",),
-            executes_on=EXECUTIONS,
         ),
-        EncoderSpec(
+        _in_graphs(
             name="budget",
             target="fedplug.encoders.assignments.budget:Budget",
             summary="an encoder adjusted to a number of bytes per client and round",
             examples=("budget('topk(0.3)', 2000)",),
-            executes_on=EXECUTIONS,
         ),
-        EncoderSpec(
+        _in_graphs(
             name="pipeline",
             target="fedplug.encoders.pipeline.pipeline:Pipeline",
             summary="sparsifier | quantizer | entropy coder | index coder, written with bars",
             examples=("topk(0.3) | qsgd(8) | rice",),
-            executes_on=EXECUTIONS,
         ),
     ]
 

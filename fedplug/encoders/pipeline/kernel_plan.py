@@ -110,7 +110,11 @@ class KernelPlan(Plan):
         if not self._are_wide:
             sent = list(map(np.asarray, map(ops.narrowed, exact, self._dtypes)))
         if not self._values.lossless:
-            sent, lost = self._values.encode_each(sent, round_num, exact if any(next_states) else None)
+            codes, lost = self._values.quantize_each(sent, round_num, exact if any(next_states) else None)
+            if self._entropy_coder is not None:
+                each = zip(codes, sent, strict=True)
+                codes = [np.asarray(self._values.coded(code, x.size, x.dtype)) for code, x in each]
+            sent = codes
         elif sent is not exact and any(next_states):
             with sums_may_overflow():
                 lost = [whole - ops.widened(short) for whole, short in zip(exact, sent, strict=True)]

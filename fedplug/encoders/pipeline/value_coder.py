@@ -88,7 +88,7 @@ class ValueCoder:
         if self.lossless:
             return {"values": values}
         code = self.quantizer.encode(values, round_num)
-        payload = {"value_code": self._shortened(code, ops.size(values), values.dtype)}
+        payload = {"value_code": self.coded(code, ops.size(values), values.dtype)}
         if not known:
             return payload
         return {**payload, "values": self.quantizer.decode(code, ops.size(values), values.dtype)}
@@ -119,19 +119,6 @@ class ValueCoder:
                 lost.append(whole - ops.widened(self.quantizer.decode(code, each.size, each.dtype)))
         return codes, lost
 
-    def encode_each(
-        self,
-        values: Sequence[NDArray[np.generic]],
-        round_num: int,
-        exact: Sequence[NDArray[np.generic]] | None,
-    ) -> tuple[list[NDArray[np.uint8]], list[NDArray[np.generic]]]:
-        """Returns the bytes and errors of vectors, as `quantize_each` does. The quantizer must be lossy."""
-        codes, lost = self.quantize_each(values, round_num, exact)
-        if self.entropy_coder is not None:
-            each = zip(codes, values, strict=True)
-            codes = [np.asarray(self._shortened(code, vector.size, vector.dtype)) for code, vector in each]
-        return codes, lost
-
     def values_of(self, payload: Payload, count: Array | int, dtype: DType) -> Array:
         """Returns the values that a receiver gets, a vector."""
         if "values" in payload:
@@ -142,7 +129,7 @@ class ValueCoder:
         if not self.lossless:
             return payload["value_code"]
         values = payload["values"]
-        return self._shortened(self.quantizer.encode(values, 0), ops.size(values), values.dtype)
+        return self.coded(self.quantizer.encode(values, 0), ops.size(values), values.dtype)
 
     def from_bytes(self, data: Array, count: Array | int, dtype: DType) -> Payload:
         """Returns the payload of ``count`` values. Refuses as entropy coder and quantizer do."""
@@ -208,7 +195,8 @@ class ValueCoder:
         packed = _packed(ops.astype(spread, "int32"), bits)
         return self.quantizer.decode(ops.concat([head, packed]), count, dtype)
 
-    def _shortened(self, code: Array, count: Array | int, dtype: DType) -> Array:
+    def coded(self, code: Array, count: Array | int, dtype: DType) -> Array:
+        """Returns the quantizer's bytes of ``count`` values as they are sent."""
         if self.entropy_coder is None:
             return code
         return self.shortened(code, self.symbols(count, dtype))
