@@ -122,7 +122,7 @@ class AggregatorSuite(ComponentSuite):
 
     @after(_DETERMINISM)
     def test_unbiased_means_the_weighted_mean(self) -> None:
-        aggregator = self._declaring("unbiased")
+        aggregator = self.declaring("unbiased")
         if aggregator.capabilities.needs_seed:
             raise NotApplicable("its result is random")
         updates, weights = [_update(client) for client in range(_CLIENTS)], np.arange(1.0, _CLIENTS + 1)
@@ -134,7 +134,7 @@ class AggregatorSuite(ComponentSuite):
 
     @after(_DETERMINISM)
     def test_commuting_with_a_sum_means_that_the_result_for_a_sum_is_the_sum_of_results(self) -> None:
-        aggregator = self._declaring("commutes_with_sum")
+        aggregator = self.declaring("commutes_with_sum")
         ones, others = ([_update(client + shift) for client in range(_CLIENTS)] for shift in (0, 100))
         sums = [
             [a + b for a, b in zip(one, other, strict=True)] for one, other in zip(ones, others, strict=True)
@@ -147,7 +147,7 @@ class AggregatorSuite(ComponentSuite):
 
     @after(_DETERMINISM, _STRUCTURE, _ARGUMENTS)
     def test_safe_for_secure_aggregation_means_that_merging_is_adding(self) -> None:
-        aggregator = self._declaring("secure_aggregation_safe")
+        aggregator = self.declaring("secure_aggregation_safe")
         zero = aggregator.zero(_SPECS)
         left, right = (_accumulate(aggregator, zero, clients) for clients in (range(2), range(2, _CLIENTS)))
         leaves = zip(*map(tf.nest.flatten, (aggregator.merge(left, right), left, right)), strict=True)
@@ -157,7 +157,7 @@ class AggregatorSuite(ComponentSuite):
     @after(_DETERMINISM, _STRUCTURE)
     def test_a_memory_is_the_sum_of_the_differences_and_is_added_to_new_ones(self) -> None:
         """Finishes rounds with all clients, with none, and again with all."""
-        aggregator = self._declaring("sends_differences")
+        aggregator = self.declaring("sends_differences")
         clients = aggregator.clients or _CLIENTS
         zero = aggregator.zero(_SPECS)
         everybody = _accumulate(aggregator, zero, range(clients))
@@ -170,7 +170,7 @@ class AggregatorSuite(ComponentSuite):
 
     @after(_DETERMINISM)
     def test_bounded_sensitivity_means_that_large_updates_do_not_give_a_large_result(self) -> None:
-        aggregator = self._declaring("bounded_sensitivity")
+        aggregator = self.declaring("bounded_sensitivity")
         norms = []
         for scale in (1e9, 1e12):  # above any bound that bounds something, and far from overflow when squared
             updates = [[scale * x for x in _update(client)] for client in range(_CLIENTS)]
@@ -195,12 +195,6 @@ class AggregatorSuite(ComponentSuite):
         want, _ = eager.finish(eager.merge(left, right), state)
         got, _ = finish(merge(add(zero, *_message(0, 1.0)), add(zero, *_message(1, 1.0))), state)
         _same("in graphs", got, want)
-
-    def _declaring(self, capability: str) -> Aggregator:
-        aggregator = self.make_aggregator()
-        if not getattr(aggregator.capabilities, capability):
-            raise NotApplicable(f"it does not declare {capability}")
-        return aggregator
 
     def _of(self, aggregator: Aggregator, updates: Sequence[Sequence[tf.Tensor]]) -> Sequence[tf.Tensor]:
         """Returns the result for these updates. The clients have the weights 1, 2, and so on."""

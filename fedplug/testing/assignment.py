@@ -14,7 +14,7 @@ from fedplug.encoders.model.model_encoder import ModelEncoder
 from fedplug.ops.types import Array, ArraySpec, Spec
 from fedplug.testing import expect, tensors
 from fedplug.testing.executions import OnEachExecution, on_each_execution
-from fedplug.testing.suite import ComponentSuite, NotApplicable, after
+from fedplug.testing.suite import NotApplicable, after
 
 __all__ = ["AssignmentSuite"]
 
@@ -32,7 +32,7 @@ class _Sent(NamedTuple):
     states: Sequence[State]
 
 
-class AssignmentSuite(ComponentSuite, OnEachExecution):
+class AssignmentSuite(OnEachExecution):
     """Checks the promises of `fedplug.encoders.assignment.EncoderAssignment`.
 
     An author writes, in a test module::
@@ -59,10 +59,6 @@ class AssignmentSuite(ComponentSuite, OnEachExecution):
     def component(self) -> EncoderAssignment:
         """See `ComponentSuite.component`."""
         return self.make_assignment()
-
-    def executes_on(self) -> tuple[str, ...]:
-        """Returns the declared executions."""
-        return self.make_assignment().capabilities.executes_on
 
     def tried_specs(self) -> list[Spec]:
         """Returns `specs` for the current kind of arrays."""
@@ -118,8 +114,7 @@ class AssignmentSuite(ComponentSuite, OnEachExecution):
     @after(_ASSIGNS, _RECEIVED)
     @on_each_execution
     def test_lossless_encoders_are_exact(self) -> None:
-        if not self.make_assignment().capabilities.lossless:
-            raise NotApplicable("it does not declare lossless")
+        self.declaring("lossless")
         for sent in self._rounds():
             decoded = sent.model.decode(sent.buffers)
             for spec, got, want in zip(self.specs, decoded, sent.xs, strict=True):

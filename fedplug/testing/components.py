@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import fedplug.api as api
 import fedplug.stores as stores
+from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.errors import PluginError
 from fedplug.registry import expression
 from fedplug.testing.suite import Suite
@@ -37,12 +38,6 @@ _BASES = {
     "store": ("fedplug.stores.base:StateStore",),
 }
 
-_MAKE: dict[str, Callable[[str], object]] = {
-    "encoder": api.encoder,
-    "aggregator": api.aggregator,
-    "schedule": api.schedule,
-}
-
 
 def check_base(kind: str, found: type[object]) -> None:
     """Refuses a class that does not derive from the base of its kind. Runtimes are checked when created.
@@ -67,38 +62,18 @@ def made(kind: str, example: str) -> Iterator[Any]:
         with tempfile.TemporaryDirectory() as folder, _open(example, Path(folder)) as store:
             yield store
     else:
-        yield _MAKE[kind](example)
+        yield _SUITES[kind][-1](example)
 
 
 def suite(kind: str, example: str) -> type[Suite]:
     """Returns the suite for a component, with default attributes."""
-    if kind == "encoder":
-        from fedplug.encoders.assignment import EncoderAssignment
-        from fedplug.testing.assignment import AssignmentSuite
-        from fedplug.testing.encoder import EncoderSuite
-
-        if isinstance(api.encoder(example), EncoderAssignment):
-            return type("Checked", (AssignmentSuite,), {"make_assignment": lambda self: api.encoder(example)})
-        return type("Checked", (EncoderSuite,), {"make_encoder": lambda self: api.encoder(example)})
-    if kind == "aggregator":
-        from fedplug.testing.aggregator import AggregatorSuite
-
-        return type("Checked", (AggregatorSuite,), {"make_aggregator": lambda self: api.aggregator(example)})
-    if kind == "schedule":
-        from fedplug.testing.schedule import ScheduleSuite
-
-        return type("Checked", (ScheduleSuite,), {"make_schedule": lambda self: api.schedule(example)})
-    if kind == "runtime":
-        from fedplug.testing.runtime import RuntimeSuite
-
-        return type("Checked", (RuntimeSuite,), {"make_runtime": lambda self: _unused(example)})
-    from fedplug.testing.store import StateStoreSuite
-
-    members = {
-        "make_store": lambda self, folder: _open(example, folder),
-        "persistent": FOLDER in example,
-    }
-    return type("Checked", (StateStoreSuite,), members)
+    if kind == "encoder" and isinstance(api.encoder(example), EncoderAssignment):
+        kind = "assignment"
+    base, method, make = _SUITES[kind]
+    members: dict[str, object] = {method: lambda self, *folder: make(example, *folder)}
+    if kind == "store":
+        members["persistent"] = FOLDER in example
+    return type("Checked", (_resolve(base),), members)
 
 
 def _use(example: str) -> RuntimeHandle:
@@ -126,3 +101,14 @@ def _resolve(target: str) -> type[object]:
     module, _, name = target.partition(":")
     found: type[object] = getattr(importlib.import_module(module), name)
     return found
+
+
+_SUITES: dict[str, tuple[str, str, Callable[..., object]]] = {
+    "encoder": ("fedplug.testing.encoder:EncoderSuite", "make_encoder", api.encoder),
+    "assignment": ("fedplug.testing.assignment:AssignmentSuite", "make_assignment", api.encoder),
+    "aggregator": ("fedplug.testing.aggregator:AggregatorSuite", "make_aggregator", api.aggregator),
+    "schedule": ("fedplug.testing.schedule:ScheduleSuite", "make_schedule", api.schedule),
+    "store": ("fedplug.testing.store:StateStoreSuite", "make_store", _open),
+    "runtime": ("fedplug.testing.runtime:RuntimeSuite", "make_runtime", _unused),
+}
+"""The suite of each kind, its method that makes a component, and the function that makes one."""

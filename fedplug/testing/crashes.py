@@ -56,10 +56,10 @@ def find(folder: Path, content: bytes) -> Iterator[tuple[Path, int]]:
             yield path.relative_to(folder), position
 
 
-def flip(path: Path, position: int) -> None:
+def flip(path: Path, position: int, bit: int = 0) -> None:
     """Flips a bit of a byte of a file."""
     content = bytearray(path.read_bytes())
-    content[position] ^= 1
+    content[position] ^= 1 << bit
     path.write_bytes(content)
 
 

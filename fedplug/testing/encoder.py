@@ -8,12 +8,10 @@ from fedplug.encoders.base import Encoder
 from fedplug.testing import expect
 from fedplug.testing.encoder_capabilities import CapabilityChecks
 from fedplug.testing.encoder_contract import ContractChecks
-from fedplug.testing.encoder_declarations import DeclarationChecks
 from fedplug.testing.encoder_executions import ExecutionChecks
-from fedplug.testing.encoder_graphs import GraphChecks
-from fedplug.testing.encoder_hostile import HostileChecks
 from fedplug.testing.encoder_subject import EncoderSubject, round_trip
 from fedplug.testing.encoder_together import TogetherChecks
+from fedplug.testing.encoder_wire import WireChecks
 from fedplug.testing.suite import after
 
 __all__ = ["EncoderSuite"]
@@ -52,10 +50,8 @@ class _TimeChecks(EncoderSubject):
 class EncoderSuite(
     TogetherChecks,
     _TimeChecks,
-    GraphChecks,
     ExecutionChecks,
-    HostileChecks,
-    DeclarationChecks,
+    WireChecks,
     CapabilityChecks,
     ContractChecks,
 ):

@@ -16,7 +16,6 @@ from fedplug.ops.types import Array, Scalar, Spec
 from fedplug.testing import tensors
 from fedplug.testing.execution import Execution
 from fedplug.testing.executions import OnEachExecution
-from fedplug.testing.suite import ComponentSuite, NotApplicable
 
 __all__ = ["Case", "EncoderSubject", "Step", "conserves", "round_trip"]
 
@@ -40,7 +39,7 @@ class Step(NamedTuple):
     next_state: State
 
 
-class EncoderSubject(ComponentSuite, OnEachExecution):
+class EncoderSubject(OnEachExecution):
     """The encoder under test. Override attributes if the encoder's documentation justifies it."""
 
     shapes: ClassVar[tuple[tuple[int, ...], ...]] = tensors.SHAPES
@@ -57,10 +56,6 @@ class EncoderSubject(ComponentSuite, OnEachExecution):
     def component(self) -> Encoder:
         """See `ComponentSuite.component`."""
         return self.make_encoder()
-
-    def executes_on(self) -> tuple[str, ...]:
-        """Returns the declared executions."""
-        return self.make_encoder().capabilities.executes_on
 
     def unavailable(self) -> dict[str, str]:
         """Adds TensorFlow if the op library that the encoder needs there cannot be loaded."""
@@ -138,14 +133,6 @@ class EncoderSubject(ComponentSuite, OnEachExecution):
             return ops.add_n(values)
         total = np.sum([self.on.numpy(value).astype(np.int64) for value in values], axis=0)
         return self.on.array((total % 2**bits).astype(np.int32))
-
-    def declaring(self, capability: str) -> Encoder:
-        """Returns a new encoder. The check does not apply if it does not declare the capability."""
-        encoder = self.make_encoder()
-        declared = getattr(encoder.capabilities, capability)
-        if declared is None or declared is False:  # an error bound may be 0
-            raise NotApplicable(f"it does not declare {capability}")
-        return encoder
 
     def _step(self, encoder: Encoder, case: Case, state: State, number: int) -> Step:
         self.trying = case.what

@@ -1,7 +1,9 @@
-"""Checks of an encoder's wire form: exact reading, and golden payloads."""
+"""Checks of an encoder's wire form: exact reading, golden payloads, and untrusted bytes."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,21 +17,35 @@ from fedplug.encoders import containers
 from fedplug.encoders.base import Encoder, body_parts
 from fedplug.encoders.pipeline.changes import change_coder
 from fedplug.ops.types import Array, Spec
+from fedplug.registry.forking import Say, can_fork
 from fedplug.testing import expect, golden, tensors
+from fedplug.testing.child import guarded, in_child
 from fedplug.testing.encoder_subject import EncoderSubject
 from fedplug.testing.execution import Execution, Reader
 from fedplug.testing.executions import on_each_execution
-from fedplug.testing.suite import NotApplicable, after
+from fedplug.testing.suite import CannotRun, NotApplicable, after
 
-__all__ = ["WireChecks", "decoded"]
+__all__ = ["WireChecks"]
 
 _WIRE_ID = re.compile(r"[ -~]+/[0-9]+")
 _ROUND_TRIP = "test_sent_values_are_received"
 _TINY = 16
+_COUNTS = (0x7FFFFFFF, 0xFFFFFFFF, 0x08000000, 0)
+_COUNTED_BYTES = 8
+_LEB128_COUNTS = (b"\xff\xff\xff\xff\x07", b"\x80\x80\x80\x80\x08", b"\x80\x00", b"\xff" * 6)
+"""2^31 - 1; 2^31; 0 in more bytes than it needs; a number that does not end."""
+_FLIPS = 40
+_CUTS = 16
+_RANDOM = 16
+_FINITE = "test_decoded_values_are_finite_and_have_shape_and_dtype_of_the_input"
+_REFUSED = "test_hostile_bytes_are_refused_or_are_a_valid_payload"
 
 
 class WireChecks(EncoderSubject):
-    """They run ``from_wire`` in TensorFlow graphs with an unknown number of bytes, as on a server."""
+    """They run ``from_wire`` in TensorFlow graphs with an unknown number of bytes, as on a server.
+
+    Those of untrusted bytes run in a process of their own on NumPy arrays, because a wrong kernel may crash.
+    """
 
     golden: ClassVar[Path | None] = None
     """The folder of golden payloads, see `fedplug.testing.golden`. None: there are none yet."""
@@ -122,8 +138,136 @@ class WireChecks(EncoderSubject):
     def _data(self, data: bytes) -> Array:
         return self.on.array(np.frombuffer(data, np.uint8))
 
+    hostile_allowance: ClassVar[int] = 2**20
+    """Bytes of memory that reading damaged payloads of tiny tensors may take at most."""
 
-def decoded(on: Execution, read: Reader, data: Array, what: str) -> Array | None:
+    @after(_ROUND_TRIP, _FINITE)
+    @on_each_execution
+    def test_hostile_bytes_are_refused_or_are_a_valid_payload(self) -> None:
+        """A single NaN or infinity would make the sum over all clients non-finite."""
+        encoder = self.make_encoder()
+
+        def check(say: Say) -> None:
+            for spec, good in self._valid(encoder):
+                readers = self._readers(encoder, spec)
+                for number, (data, what) in enumerate(self._damaged(spec, good)):
+                    say(what)
+                    read = readers[-1 if number % 16 == 0 else 0]
+                    found = _decoded(self.on, read, self._data(data), what)
+                    if found is None:
+                        continue
+                    form = (found.dtype, found.shape)
+                    expect.that(form == (spec.dtype, spec.shape), f"{what} is decoded as {form}")
+                    expect.that(
+                        np.isfinite(self.on.numpy(found).astype(np.float64)).all(),
+                        f"{what} is decoded with a NaN or an infinity; from_wire should refuse it",
+                    )
+
+        self.on.isolated(check)
+
+    @after(_ROUND_TRIP, _REFUSED)
+    @on_each_execution
+    def test_hostile_bytes_that_are_accepted_have_one_meaning(self) -> None:
+        """Missing bytes, bytes behind the end, and numbers that no encoder writes must be refused."""
+        encoder = self.make_encoder()
+        stages = getattr(encoder, "stages", ())
+
+        def check(say: Say) -> None:
+            for spec, good in self._valid(encoder):
+                read, *_ = self._readers(encoder, spec)
+                write, *_ = self._writers(encoder, spec)
+                for data, what in self._damaged(spec, good):
+                    say(what)
+                    found = self._accepted(read, data)
+                    if found is None:
+                        continue
+                    again = self.on.numpy(write(self._data(data))).tobytes()
+                    expect.that(
+                        again == data,
+                        f"{what} is accepted, and what is read from it is written as other bytes "
+                        f"({len(again)} of them, not {len(data)}); from_wire should refuse it",
+                    )
+                    # A pipeline keeps the bytes of its quantizer, so only another length can show this.
+                    whole = data[: len(good)].ljust(len(good), b"\0")
+                    expect.that(
+                        not stages or len(data) == len(good) or found != self._accepted(read, whole),
+                        f"{what} is read like {len(good)} bytes, with zeros for those that are missing and "
+                        "without those that are too many; from_wire should refuse it",
+                    )
+
+        self.on.isolated(check)
+
+    @after(_ROUND_TRIP, _REFUSED)
+    @on_each_execution
+    def test_hostile_bytes_do_not_take_memory(self) -> None:
+        encoder = self.make_encoder()
+
+        def check(say: Say) -> None:
+            for spec, good in self._valid(encoder):
+                read, *_ = self._readers(encoder, spec)
+                _attempt(read, self._data(good))  # which loads what is used first
+                for data, what in self._damaged(spec, good):
+                    say(what)
+                    attempt = functools.partial(_attempt, read, self._data(data))
+                    taken = self.on.peak_memory(attempt, self.hostile_allowance)
+                    expect.that(
+                        taken <= self.hostile_allowance,
+                        f"{what} made from_wire take {taken / 2**20:.1f} MiB",
+                    )
+
+        self.on.isolated(check)
+
+    @after(_ROUND_TRIP, _REFUSED)
+    def test_no_byte_outside_of_a_buffer_is_read(self) -> None:
+        """Puts tensors, states and payloads beside unreadable memory."""
+        self.require("numpy")
+        if not can_fork():
+            raise CannotRun("this system has no os.fork")
+        encoder = self.make_encoder()
+        specs = self.few_specs()
+        few = [spec for spec, _ in self._valid(encoder)]
+
+        def check(say: Say) -> None:
+            for spec in specs:
+                x, state = self.on.tensor("normal", spec), encoder.init_state(spec)
+                kept = {key: list(guarded(np.asarray(value))) for key, value in state.items()}
+                for place, (copy, where) in enumerate(guarded(np.asarray(x))):
+                    say(f"encoding {tensors.name_of(spec)} {where}")
+                    beside = {key: copies[place][0] for key, copies in kept.items()}
+                    payload, _ = encoder.encode(copy, beside, self.on.round_num(0))
+                good = np.asarray(encoder.to_wire(payload, spec)).tobytes()
+                read, *_ = self._readers(encoder, spec)
+                valid = (good, f"a payload of {tensors.name_of(spec)}")
+                for data, what in [valid, *(self._damaged(spec, good) if spec in few else ())]:
+                    for copy, where in guarded(np.frombuffer(data, np.uint8)):
+                        say(f"{what.rstrip(',')} {where}")
+                        _attempt(read, copy)
+
+        in_child(check)
+
+    def _valid(self, encoder: Encoder) -> Iterator[tuple[Spec, bytes]]:
+        for spec, body in self._bodies(encoder):
+            yield spec, self.on.numpy(body).tobytes()
+
+    def _damaged(self, spec: Spec, good: bytes) -> Iterator[tuple[bytes, str]]:
+        """Yields damaged copies of a payload, each with a description that begins a sentence."""
+        for data, damage in [*_damaged(good), *_all_ones(good)]:
+            if data != good:
+                yield data, f"a payload of {tensors.name_of(spec)}, {damage},"
+
+    def _writers(self, encoder: Encoder, spec: Spec) -> tuple[Reader, ...]:
+        """Returns functions that read a payload and write it again."""
+        return self.on.readers(lambda data: encoder.to_wire(encoder.from_wire(data, spec), spec))
+
+    def _accepted(self, read: Reader, data: bytes) -> bytes | None:
+        """Returns the bits of the decoded values. None if the bytes are refused."""
+        try:
+            return self.on.numpy(read(self._data(data))).tobytes()
+        except self.on.refuses:
+            return None
+
+
+def _decoded(on: Execution, read: Reader, data: Array, what: str) -> Array | None:
     """Returns the decoded value, or None if the reader refuses the bytes correctly."""
     try:
         return read(data)
@@ -135,3 +279,42 @@ def decoded(on: Execution, read: Reader, data: Array, what: str) -> Array | None
         raise expect.ConformanceError(
             f"{what} raises {type(error).__name__} instead of {wanted}: {reason}"
         ) from error
+
+
+def _attempt(read: Reader, data: Array) -> None:
+    """Ignores errors, which another check covers."""
+    with contextlib.suppress(Exception):
+        read(data)
+
+
+def _all_ones(data: bytes) -> Iterator[tuple[bytes, str]]:
+    """Yields the bytes with each aligned run set to ones, which is a NaN in all floating dtypes."""
+    for width in (2, 4, 8):
+        for at in range(0, len(data) - width + 1, width):
+            yield data[:at] + b"\xff" * width + data[at + width :], f"bytes {at} to {at + width} set to ones"
+
+
+def _damaged(body: bytes) -> Iterator[tuple[bytes, str]]:
+    """Yields damaged copies of a payload with a description of the damage. The same for equal payloads."""
+    rng = np.random.default_rng(len(body))
+    for length in sorted({*range(min(len(body), _CUTS // 2)), *_some(rng, len(body), _CUTS)}):
+        yield body[:length], f"cut to {length} of {len(body)} bytes"
+    yield body + b"\0", "a zero byte appended"
+    yield body + body, "sent twice in one"
+    for bit in _some(rng, 8 * len(body), _FLIPS):
+        flipped = bytearray(body)
+        flipped[bit // 8] ^= 1 << bit % 8
+        yield bytes(flipped), f"bit {bit} flipped"
+    for at in range(min(len(body) - 3, _COUNTED_BYTES)):
+        for count in _COUNTS:
+            yield body[:at] + count.to_bytes(4, "little") + body[at + 4 :], f"{count:#x} written at byte {at}"
+    for at in range(min(len(body), 2)):
+        for leb128 in _LEB128_COUNTS:
+            yield body[:at] + leb128 + body[at + 1 :], f"the number {leb128.hex()} written at byte {at}"
+    for number in range(_RANDOM):
+        length = len(body) if number % 2 else int(rng.integers(0, 2 * len(body) + 8))
+        yield rng.bytes(length), f"{length} random bytes"
+
+
+def _some(rng: np.random.Generator, below: int, count: int) -> list[int]:
+    return sorted(rng.choice(below, min(count, below), replace=False).tolist()) if below else []

@@ -6,14 +6,13 @@ component declares.
 
 from __future__ import annotations
 
-import abc
 import functools
 import importlib.util
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fedplug.testing.execution import Cuda, Execution, NumPy, has_device
-from fedplug.testing.suite import CannotRun, NotApplicable, Suite
+from fedplug.testing.suite import CannotRun, ComponentSuite, NotApplicable
 
 __all__ = ["OnEachExecution", "installed", "on_each_execution"]
 
@@ -36,15 +35,17 @@ def installed() -> tuple[Execution, ...]:
     return (*found, Cuda()) if has_device() else tuple(found)
 
 
-class OnEachExecution(Suite, abc.ABC):
+class OnEachExecution(ComponentSuite):
     """The base of the suites whose component may accept several kinds of arrays."""
 
     trying: str = ""
     """The last encoded tensor, for errors that do not name it."""
 
-    @abc.abstractmethod
     def executes_on(self) -> tuple[str, ...]:
         """Returns the kinds of arrays that the component declares."""
+        component: Any = self.component()
+        declared: tuple[str, ...] = component.capabilities.executes_on
+        return declared
 
     def unavailable(self) -> dict[str, str]:
         """Returns why the declared executions that cannot be tried here cannot, by name."""

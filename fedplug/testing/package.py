@@ -15,6 +15,7 @@ from fedplug.errors import FedplugError, PluginError, missing_dependency
 from fedplug.registry import resolve
 from fedplug.registry.catalog import Entry
 from fedplug.registry.config import as_component
+from fedplug.registry.entry_points import normalized
 from fedplug.registry.specs import ComponentSpec, EncoderSpec
 from fedplug.testing import components, expect
 from fedplug.testing.suite import CannotRun, Suite, after
@@ -151,8 +152,8 @@ class PluginPackageSuite(Suite, abc.ABC):
         return [point for point in points if point.group == resolve.GROUP]
 
     def _entries(self) -> Iterator[Entry]:
-        wanted = _normalized(self.distribution)
-        return (entry for entry in resolve.load().entries if _normalized(entry.distribution) == wanted)
+        wanted = normalized(self.distribution)
+        return (entry for entry in resolve.load().entries if normalized(entry.distribution) == wanted)
 
     def _parts(self) -> Iterator[tuple[Entry, ComponentSpec]]:
         """Returns the entries that have a class.
@@ -177,8 +178,4 @@ def _named(name: str, made: Any) -> Any:
 
 
 def _first_word(requirement: str) -> str:
-    return _normalized(re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0])
-
-
-def _normalized(distribution: str) -> str:
-    return re.sub(r"[-_.]+", "-", distribution).lower()
+    return normalized(re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0])

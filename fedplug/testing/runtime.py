@@ -143,7 +143,7 @@ class RuntimeSuite(Suite, abc.ABC):
                 raise NotApplicable("it does not declare runs_custom_ops")
             if not available():
                 raise CannotRun("fedplug's op library is not installed")
-            found = _with_a_custom_op()([1, 2])
+            found = _total(_checksum)([1, 2])
         wanted = sum(int(ops.crc32(np.full(1, n, np.uint8))) for n in (1, 2))
         expect.that(int(found) == wanted, f"the sum of two checksums is {found} instead of {wanted}")
 
@@ -221,6 +221,12 @@ def _checked(x: tf.Tensor) -> tf.Tensor:
         return tf.identity(x)
 
 
+def _checksum(x: tf.Tensor) -> tf.Tensor:
+    """Computes with a custom op."""
+    value = tf.cast(tf.reshape(x, [1]), tf.uint8)
+    return tf.cast(ops.crc32(value, lowering="fused"), tf.int64)
+
+
 def _append(digest: tf.Tensor, element: tf.Tensor) -> tf.Tensor:
     return (digest * 31 + element) % 10_007
 
@@ -291,18 +297,6 @@ def _read() -> tff.Computation:
     kind = tff.SequenceType(_I32)
     digest = tff.tensorflow.computation(lambda data: data.reduce(0, _append), kind)
     return tff.federated_computation(lambda data: tff.federated_map(digest, data), _at_clients(kind))
-
-
-@functools.cache
-def _with_a_custom_op() -> tff.Computation:
-    def checksum(x: tf.Tensor) -> tf.Tensor:
-        value = tf.cast(tf.reshape(x, [1]), tf.uint8)
-        return tf.cast(ops.crc32(value, lowering="fused"), tf.int64)
-
-    on_client = tff.tensorflow.computation(checksum, _I32)
-    return tff.federated_computation(
-        lambda values: tff.federated_sum(tff.federated_map(on_client, values)), _at_clients(_I32)
-    )
 
 
 @functools.cache

@@ -13,7 +13,7 @@ import traceback
 import unittest
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from fedplug.registry.component import Component
 from fedplug.testing import expect
@@ -89,6 +89,14 @@ class ComponentSuite(Suite, abc.ABC):
     @abc.abstractmethod
     def component(self) -> Component:
         """Returns a new component, always with the same configuration."""
+
+    def declaring(self, capability: str) -> Any:
+        """Returns a new component. The check does not apply if it does not declare the capability."""
+        component: Any = self.component()
+        declared = getattr(component.capabilities, capability)
+        if declared is None or declared is False:  # an error bound may be 0
+            raise NotApplicable(f"it does not declare {capability}")
+        return component
 
     def test_it_has_a_name_for_the_registry(self) -> None:
         name = self.component().name

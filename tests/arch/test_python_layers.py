@@ -66,7 +66,7 @@ ABOVE_TENSORFLOW = (
 )
 # What may import it in functions only, so that the module is there without it.
 TENSORFLOW_WHEN_CALLED = (
-    *["encoders/model/trials.py", "testing/encoder_graphs.py"],
+    *["encoders/model/trials.py", "testing/encoder_executions.py"],
     *["testing/encoder_together.py", "testing/memory.py", "testing/schedule.py"],
 )
 ABOVE_TFF = ("diagnostics", "testing", "tff")

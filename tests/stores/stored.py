@@ -1,4 +1,4 @@
-"""What a store holds, damage to its files, and a death at a file operation."""
+"""What a store holds, and a death at a file operation."""
 
 import os
 import signal
@@ -16,13 +16,6 @@ def check_committed(folder, last_said):
     """Checks that a store of `fedplug.testing.rounds` holds the confirmed round or the next one, whole."""
     with SqliteStore(folder) as store:
         check_whole(store.open_process("p"), last_said)
-
-
-def flip(path, byte, bit=0):
-    """Flips a bit of a byte of a file; a negative byte counts from the end."""
-    content = bytearray(path.read_bytes())
-    content[byte] ^= 1 << bit
-    path.write_bytes(content)
 
 
 def die_at(count, call):

@@ -5,11 +5,12 @@ import shutil
 import sqlite3
 
 import pytest
-from stored import flip, values
+from stored import values
 
 from fedplug.errors import CorruptStoreError, StoreError
 from fedplug.stores import parts
 from fedplug.stores.sqlite import FILE, SqliteStore
+from fedplug.testing.crashes import flip
 from fedplug.testing.rounds import round_of
 
 

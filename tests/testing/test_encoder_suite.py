@@ -14,7 +14,7 @@ from fedplug.testing import (
     CannotRun,
     EncoderSuite,
     NotApplicable,
-    encoder_hostile,
+    encoder_wire,
     executions,
     golden,
     memory,
@@ -83,10 +83,10 @@ def _few_damaged_payloads(request, monkeypatch):
     """Tries a quarter of the random damages, and few of all kinds where a check without damages must fail."""
     check = request.getfixturevalue("check") if "check" in request.fixturenames else "hostile"
     for count in ("_FLIPS", "_CUTS", "_RANDOM"):
-        monkeypatch.setattr(encoder_hostile, count, getattr(encoder_hostile, count) // 4)
+        monkeypatch.setattr(encoder_wire, count, getattr(encoder_wire, count) // 4)
     if "hostile" not in check and "byte" not in check:
-        monkeypatch.setattr(encoder_hostile, "_COUNTED_BYTES", 1)
-        monkeypatch.setattr(encoder_hostile, "_FLIPS", 2)
+        monkeypatch.setattr(encoder_wire, "_COUNTED_BYTES", 1)
+        monkeypatch.setattr(encoder_wire, "_FLIPS", 2)
 
 
 def test_a_good_encoder_passes_every_check(good, suite_of, failures):
