@@ -26,22 +26,20 @@ class _Kind:
     """The values for the templates of one kind of component. ``$name`` stands for its name.
 
     Attributes:
-        component: The kind in the registry.
         summary: A summary of the template's component.
         use: A line of Python that creates one, after ``import fedplug``.
         example: The expression to check. Empty if the name is enough.
+        component: The kind in the registry. Empty if it has the same name.
         imports: The package that it needs besides fedplug.
-        specs: The imports of the declaration besides its own class.
         declared: Further arguments of the declaration, one per line.
         build: The values of ``[build-system]``, the table of the build tool, and its key for the package.
     """
 
-    component: str
     summary: str
     use: str
     example: str = ""
+    component: str = ""
     imports: str = "tensorflow"
-    specs: str = ""
     declared: tuple[str, ...] = ()
     build: tuple[str, str, str, str] = (
         '"setuptools>=64"',
@@ -53,11 +51,9 @@ class _Kind:
 
 _KINDS = {
     "encoder": _Kind(
-        component="encoder",
         summary="eight bits per element and one scale per tensor, with error feedback",
         use='payload, state = fedplug.codec("$name").encode(array)',
         imports="numpy",
-        specs="EXECUTIONS, ",
         declared=('wire_id="$name/1"', "executes_on=EXECUTIONS"),
     ),
     "assignment": _Kind(
@@ -66,18 +62,15 @@ _KINDS = {
         use='encoder = fedplug.encoder("$name(2.0)")',
     ),
     "aggregator": _Kind(
-        component="aggregator",
         summary="the weighted mean of updates whose entries are clipped to a limit",
         use='aggregator = fedplug.aggregator("$name(0.5)")',
     ),
     "schedule": _Kind(
-        component="schedule",
         summary="from one value to another, fast at first and slowly at the end",
         use='encoder = fedplug.encoder("topk($name(0.1, 0.01, 20))")',
         example="$name(0.1, 0.01, 20)",
     ),
     "store": _Kind(
-        component="store",
         summary="a file that survives restarts, with checksums",
         use='store = fedplug.open_store("$name:///state.db")',
         example="$name:///{folder}",
@@ -89,17 +82,14 @@ _KINDS = {
         use='payload, state = fedplug.codec("topk(0.01) | $name | rans").encode(array)',
         example="topk(0.3) | $name | rans",
         imports="numpy",
-        specs="EXECUTIONS, ",
         declared=('wire_id="$name/1"', "executes_on=EXECUTIONS"),
     ),
     "runtime": _Kind(
-        component="runtime",
         summary="computations in this process, counted",
         use='fedplug.use_runtime("$name")',
         imports="fedplug[tff]",
     ),
     "observer": _Kind(
-        component="observer",
         summary="logs what the clients of each round sent",
         use='logging.basicConfig(level="INFO")  # before a training',
         imports="pluggy",
@@ -107,7 +97,6 @@ _KINDS = {
 }
 
 _COMPILED = _Kind(
-    component="encoder",
     summary="eight bits per value and one scale, a quantizer with a C++ kernel",
     use='payload, state = fedplug.codec("topk(0.01) | $name").encode(array)',
     imports="numpy",
@@ -148,13 +137,14 @@ def _run(arguments: argparse.Namespace) -> int:
         raise ConfigError(
             f"{name!r} is not a valid component name; use lower-case letters, digits and '_', a letter first"
         )
-    _refuse_if_taken(_KINDS[kind].component, name)
     facts = _KINDS[kind]
+    component = facts.component or kind
+    _refuse_if_taken(component, name)
     if arguments.compiled:
         if kind not in ("encoder", "stage"):
             raise ConfigError(f"--compiled writes an encoder or a stage; leave it out for --kind {kind}")
         kind, facts = "quantizer", _COMPILED
-    words = _words(kind, facts, name)
+    words = _words(kind, component, facts, name)
     folder = arguments.dir / words["distribution"]
     if folder.exists():
         raise ConfigError(f"{folder} already exists; choose another name or another --dir")
@@ -184,7 +174,7 @@ def _filled(text: str, words: dict[str, str]) -> str:
     return Template(text).substitute(words)
 
 
-def _words(kind: str, facts: _Kind, name: str) -> dict[str, str]:
+def _words(kind: str, component: str, facts: _Kind, name: str) -> dict[str, str]:
     """Returns the values of the templates' placeholders."""
     pieces = [piece for piece in name.split("_") if piece]
     example = _filled(facts.example, {"name": name})
@@ -192,17 +182,17 @@ def _words(kind: str, facts: _Kind, name: str) -> dict[str, str]:
     if example:
         declared.append(f'examples=("{example}",)')
     requires, backend, tool, packages = facts.build
-    spec = f"{facts.component.capitalize()}Spec"
+    spec = f"{component.capitalize()}Spec"
     return {
         "name": name,
         "kind": kind,
         "checked": f"fedplug-{'-'.join(pieces)}" if kind == "observer" else name,
-        "component": facts.component,
+        "component": component,
         "distribution": f"fedplug-{'-'.join(pieces)}",
         "module": f"fedplug_{name}",
         "classname": "".join(map(str.capitalize, pieces)),
         "spec": spec,
-        "specs": facts.specs + spec,
+        "specs": f"EXECUTIONS, {spec}" if "executes_on=EXECUTIONS" in declared else spec,
         "summary": facts.summary,
         "imports": facts.imports,
         "requires": requires,

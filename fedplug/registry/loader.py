@@ -46,15 +46,10 @@ KINDS: dict[str, tuple[str, type[PluginSpec]]] = {
 }
 """The hook that declares each kind of component, and the spec that the hook returns."""
 
-OBSERVED = {
-    "process_built": "fedplug_process_built",
-    "experiment_started": "fedplug_experiment_started",
-    "round_finished": "fedplug_round_finished",
-    "round_evaluated": "fedplug_round_evaluated",
-}
-"""The hook of each observable event."""
+_HOOKS = tuple(name for name in vars(hookspecs) if name.startswith("fedplug_"))
 
-_HOOKS = frozenset(name for name in vars(hookspecs) if name.startswith("fedplug_"))
+OBSERVED = {hook.removeprefix("fedplug_"): hook for hook in _HOOKS if hook not in dict(KINDS.values())}
+"""The hook of each observable event: those that declare nothing."""
 
 
 def load(before: Callable[[Source], None] = lambda source: None) -> Catalog:
