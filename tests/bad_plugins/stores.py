@@ -20,42 +20,27 @@ _ROOMS = {}
 _OPEN = set()
 
 
+def forwarded(name):
+    """Returns a method that calls that of the inner process state, if the store is open."""
+    return lambda self, *arguments, **keywords: getattr(self.opened(), name)(*arguments, **keywords)
+
+
 class Through(ProcessState):
     """Forwards all calls to another process state."""
 
     def __init__(self, inner, store):
         self.inner, self.store = inner, store
 
-    @property
-    def signature(self):
-        return self._opened().signature
+    signature = property(lambda self: self.opened().signature)
+    last_round = property(lambda self: self.opened().last_round)
+    metadata = property(lambda self: self.opened().metadata)
+    client_ids = forwarded("client_ids")
+    read_clients = forwarded("read_clients")
+    read_server = forwarded("read_server")
+    commit = forwarded("commit")
+    damage = forwarded("damage")
 
-    @property
-    def last_round(self):
-        return self._opened().last_round
-
-    @property
-    def metadata(self):
-        return self._opened().metadata
-
-    def client_ids(self):
-        return self._opened().client_ids()
-
-    def read_clients(self, client_ids):
-        return self._opened().read_clients(client_ids)
-
-    def read_server(self):
-        return self._opened().read_server()
-
-    def commit(self, round_num, *, client_states, server_state, metadata=None):
-        self._opened().commit(
-            round_num, client_states=client_states, server_state=server_state, metadata=metadata
-        )
-
-    def damage(self):
-        return self._opened().damage()
-
-    def _opened(self):
+    def opened(self):
         self.store.check()
         return self.inner
 
@@ -162,68 +147,63 @@ def store(name, process=None, base=Kept, **methods):
     return type(name, (base,), {**methods, **extra})
 
 
-def commit(change):
-    """Returns a commit that passes its arguments through a function first."""
+def commit(**changes):
+    """Returns a commit that passes some of its arguments through functions first."""
 
-    def method(self, round_num, *, client_states, server_state, metadata=None):
-        arguments = change(self, round_num, client_states, server_state, metadata)
-        if arguments is not None:
-            number, clients, server, facts = arguments
-            Through.commit(self, number, client_states=clients, server_state=server, metadata=facts)
+    def method(self, round_num, **arguments):
+        arguments["round_num"] = round_num
+        for name, change in changes.items():
+            arguments[name] = change(self, arguments.get(name))
+        Through.commit(self, **arguments)
 
     return {"commit": method}
 
 
-def _forgetful(self, number, clients, server, metadata):
-    return number, clients, server, None
-
-
-def _float32_only(self, number, clients, server, metadata):
-    smaller = {
+def _float32_only(self, server):
+    return {
         k: v.astype(np.float32) if v.dtype == np.float64 and v.shape == (5,) else v for k, v in server.items()
     }
-    return number, clients, smaller, metadata
 
 
-def _memory_order(self, number, clients, server, metadata):
+def _memory_order(self, server):
     """Writes elements in memory order and ignores the strides."""
-    return number, clients, {k: np.ravel(v, order="K").reshape(v.shape) for k, v in server.items()}, metadata
+    return {k: np.ravel(v, order="K").reshape(v.shape) for k, v in server.items()}
 
 
-def _short_names(self, number, clients, server, metadata):
-    return number, {c[:100] if isinstance(c, str) else c: s for c, s in clients.items()}, server, metadata
+def _short_names(self, clients):
+    return {c[:100] if isinstance(c, str) else c: s for c, s in clients.items()}
 
 
-def _str_names(self, number, clients, server, metadata):
-    return number, {c if c is not None else "None": s for c, s in clients.items()}, server, metadata
+def _str_names(self, clients):
+    return {c if c is not None else "None": s for c, s in clients.items()}
 
 
-def _half(self, number, clients, server, metadata):
+def _half(self, number, *, client_states, **others):
     try:
-        Through.commit(self, number, client_states=clients, server_state=server, metadata=metadata)
+        Through.commit(self, number, client_states=client_states, **others)
     except StoreError:
-        good = {c: s for c, s in clients.items() if c == "good"}
+        good = {c: s for c, s in client_states.items() if c == "good"}
         if good and number == 1:
             Through.commit(self, number, client_states=good, server_state={})
         raise
 
 
-def _forgets_others(self, number, clients, server, metadata):
+def _forgets_others(self, clients):
     empty = {client: {} for client in self.client_ids() if client == "a" and "c" in clients}
-    return number, {**empty, **clients}, server, metadata
+    return {**empty, **clients}
 
 
-def _merges_server(self, number, clients, server, metadata):
-    return number, clients, {**(self.read_server() or {}), **server}, metadata
+def _merges_server(self, server):
+    return {**(self.read_server() or {}), **server}
 
 
-def _skips_empty(self, number, clients, server, metadata):
-    return number, {c: s for c, s in clients.items() if s or c != "c"}, server, metadata
+def _skips_empty(self, clients):
+    return {c: s for c, s in clients.items() if s or c != "c"}
 
 
-def _any_round(self, number, clients, server, metadata):
+def _any_round(self, number):
     last = self.last_round
-    return (number if last is None or number != 6 else last + 1), clients, server, metadata
+    return number if last is None or number != 6 else last + 1
 
 
 def _keeps(self, client_ids):
@@ -234,26 +214,23 @@ def _keeps(self, client_ids):
 
 
 def _sorted_reads(self, client_ids):
-    found = Through.read_clients(self, client_ids)
-    return dict(sorted(found.items()))
+    return dict(sorted(Through.read_clients(self, client_ids).items()))
 
 
-def _one_buffer(self, number, clients, server, metadata):
+def _one_buffer(self, clients):
     """Collects the states of a round in a dictionary of the whole store."""
     buffer = self.store.__dict__.setdefault("buffer", {})
     buffer.clear()
     for client in clients:
         buffer[client] = clients[client]
-    return number, {client: buffer[client] for client in clients}, server, metadata
+    return {client: buffer[client] for client in clients}
 
 
-def _checks_before(self, number, *, client_states, server_state, metadata=None):
+def _checks_before(self, number, **states):
     """Checks the number of a round before it reads the states, and not again."""
     last = self.last_round
     try:
-        Through.commit(
-            self, number, client_states=client_states, server_state=server_state, metadata=metadata
-        )
+        Through.commit(self, number, **states)
     except StoreError:
         if self.last_round == last:  # else another thread has committed meanwhile
             raise
@@ -326,17 +303,26 @@ GOOD = [Kept, Files]
 
 BAD = [
     ("test_a_new_process_is_empty", store("Nobody", {"client_ids": _starts_with_nobody})),
-    ("test_a_committed_round_is_read_back", store("NoMetadata", commit(_forgetful))),
-    ("test_every_dtype_and_shape_comes_back_bit_for_bit", store("SingleOnly", commit(_float32_only))),
+    (
+        "test_a_committed_round_is_read_back",
+        store("NoMetadata", commit(metadata=lambda self, metadata: None)),
+    ),
+    (
+        "test_every_dtype_and_shape_comes_back_bit_for_bit",
+        store("SingleOnly", commit(server_state=_float32_only)),
+    ),
     (
         "test_any_text_is_a_process_id_a_client_id_and_a_tensor_name",
-        store("ShortNames", commit(_short_names)),
+        store("ShortNames", commit(client_states=_short_names)),
     ),
-    ("test_a_name_must_be_text", store("NamedNone", commit(_str_names))),
-    ("test_a_commit_that_is_refused_changes_nothing", store("HalfACommit", commit(_half))),
-    ("test_clients_that_are_not_named_keep_their_state", store("ForgetsOthers", commit(_forgets_others))),
-    ("test_a_commit_replaces_a_state_as_a_whole", store("MergesServer", commit(_merges_server))),
-    ("test_a_state_without_tensors_is_a_state", store("SkipsEmpty", commit(_skips_empty))),
+    ("test_a_name_must_be_text", store("NamedNone", commit(client_states=_str_names))),
+    ("test_a_commit_that_is_refused_changes_nothing", store("HalfACommit", {"commit": _half})),
+    (
+        "test_clients_that_are_not_named_keep_their_state",
+        store("ForgetsOthers", commit(client_states=_forgets_others)),
+    ),
+    ("test_a_commit_replaces_a_state_as_a_whole", store("MergesServer", commit(server_state=_merges_server))),
+    ("test_a_state_without_tensors_is_a_state", store("SkipsEmpty", commit(client_states=_skips_empty))),
     (
         "test_clients_are_read_in_the_order_asked_for_and_listed_sorted",
         store("SortedReads", {"read_clients": _sorted_reads}),
@@ -346,13 +332,13 @@ BAD = [
         store("SharesArrays", {"read_clients": _keeps}),
     ),
     ("test_arrays_to_look_at_cannot_be_written", store("Writable", {"view_clients": Through.read_clients})),
-    ("test_only_the_next_round_may_be_committed", store("AnyRound", commit(_any_round))),
+    ("test_only_the_next_round_may_be_committed", store("AnyRound", commit(round_num=_any_round))),
     ("test_processes_do_not_see_each_others_state", store("OneServer", {"read_server": _one_server})),
     (
         "test_two_handles_of_one_process_see_the_same_rounds",
         store("RoundPerHandle", {"last_round": property(_own_round), "commit": _own_commit}),
     ),
-    ("test_threads_may_use_it_at_the_same_time", store("OneBuffer", commit(_one_buffer))),
+    ("test_threads_may_use_it_at_the_same_time", store("OneBuffer", commit(client_states=_one_buffer))),
     (
         "test_of_two_threads_that_commit_one_round_one_is_refused",
         store("ChecksBefore", {"commit": _checks_before}),
@@ -373,7 +359,10 @@ BAD = [
     ),
     ("test_committed_data_survives_reopening_the_store", store("Forgets", close=_forgets)),
     ("test_it_can_be_opened_once_at_a_time", store("OpenTwice", claim=lambda self, folder: None)),
-    ("test_the_memory_layout_of_an_array_does_not_matter", store("MemoryOrder", commit(_memory_order))),
+    (
+        "test_the_memory_layout_of_an_array_does_not_matter",
+        store("MemoryOrder", commit(server_state=_memory_order)),
+    ),
     (
         "test_a_kill_at_any_moment_of_a_commit_leaves_this_round_or_the_last_one",
         store("ManifestFirst", base=Files, in_order=lambda self, data, manifest: (manifest, data)),

@@ -9,6 +9,7 @@ from safetensors import numpy as safetensors
 
 import fedplug
 from fedplug.errors import NonFiniteError, StateError
+from fedplug.testing.expect import same_tensors
 
 WITH_STATE = [
     "topk(0.2)",
@@ -27,14 +28,6 @@ def update(seed, dtype="float32", shape=SHAPE):
 
 def copied(state):
     return {key: array.copy() for key, array in state.items()}
-
-
-def assert_same(actual, expected):
-    assert actual.keys() == expected.keys()
-    for key in expected:
-        assert actual[key].dtype == expected[key].dtype
-        assert actual[key].shape == expected[key].shape
-        assert actual[key].tobytes() == expected[key].tobytes()
 
 
 def after_rounds(codec, rounds, dtype="float32"):
@@ -57,13 +50,13 @@ def test_a_client_continues_from_a_store_or_a_file(expression, dtype, tmp_path):
             stored = process.read_clients(["client"])["client"]
         payload, after = codec.encode(update(2, dtype), stored, 2)
         assert payload == expected[0]
-        assert_same(after, expected[1])
+        same_tensors("a state", after, expected[1])
     if dtype == "bfloat16":
         return  # safetensors reads it only for libraries other than NumPy
     loaded = safetensors.load(safetensors.save(state))
     payload, after = fedplug.codec(expression).encode(update(2, dtype), loaded, 2, in_place=True)
     assert payload == expected[0]
-    assert_same(after, expected[1])
+    same_tensors("a state", after, expected[1])
 
 
 @pytest.mark.parametrize("expression", WITH_STATE)
@@ -76,7 +69,7 @@ def test_an_update_whose_sum_with_the_residual_is_infinite_does_not_change_the_s
     kept = copied(state)
     with pytest.raises(NonFiniteError):
         codec.encode(np.full(SHAPE, ml_dtypes.finfo(dtype).max), state, 2, in_place=True)
-    assert_same(state, kept)
+    same_tensors("a state", state, kept)
 
 
 def test_an_encoder_that_keeps_nothing_has_no_state():
@@ -151,8 +144,8 @@ def test_a_state_that_cannot_be_written_over_is_copied(expression):
         for in_place in (False, True):
             payload, after = codec.encode(update(1), unfit, in_place=in_place)
             assert payload == expected[0]
-            assert_same(after, expected[1])
-            assert_same(unfit, state)
+            same_tensors("a state", after, expected[1])
+            same_tensors("a state", unfit, state)
             assert not any(np.shares_memory(after[key], unfit[key]) for key in after.keys() - {"codec"})
         with pytest.raises(StateError, match="cannot be written; it must be writable and C-contiguous"):
             codec.encode(update(1), state, out=unfit)

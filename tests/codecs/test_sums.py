@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -152,11 +152,8 @@ def test_any_number_of_threads_may_add_and_merge():
         if number % 2:
             parts[0].merge(parts[number])
 
-    threads = [threading.Thread(target=add, args=[number]) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(add, range(8)))
     for number in (2, 4, 6):
         parts[0].merge(parts[number])
     expected = 2 * sum(fedplug.decode(payload) for payload in payloads)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -16,21 +16,14 @@ import fedplug
 def test_threads_that_share_a_codec_get_the_bits_of_one(expression):
     codec = fedplug.codec(expression)
 
-    def rounds_of(client, results):
+    def rounds_of(client):
         state, payloads = None, []
         for round_num in range(4):
             x = np.random.default_rng([client, round_num]).standard_normal(3000 + client % 3)
             payload, state = codec.encode(x, state, round_num, in_place=client % 2 == 1)
             payloads.append((payload, fedplug.decode(payload, out=np.empty_like(x)).tobytes()))
-        results[client] = payloads
+        return payloads
 
-    together: dict = {}
-    threads = [threading.Thread(target=rounds_of, args=[client, together]) for client in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    alone: dict = {}
-    for client in range(8):
-        rounds_of(client, alone)
-    assert together == alone
+    with ThreadPoolExecutor(8) as threads:
+        together = list(threads.map(rounds_of, range(8)))
+    assert together == list(map(rounds_of, range(8)))

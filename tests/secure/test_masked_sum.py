@@ -35,6 +35,15 @@ def updates(rng, count=5):
     ]
 
 
+UPDATE = updates(np.random.default_rng(0))[0]
+
+
+def sent(masked, update=UPDATE, **weight):
+    """What a client sends in the first round."""
+    message = masked.message(masked.init_server())
+    return masked.encode(update, masked.init_client(), message, **weight)[0]
+
+
 def flat(update):
     return np.concatenate([x.reshape(-1) for x in update.values()]).astype(np.float64)
 
@@ -54,9 +63,9 @@ def test_the_sum_under_masks_is_the_mean_of_what_the_residuals_lack(rank):
         masks = rng.integers(0, ring, (5, masked.length))
         for number, update in enumerate(given_updates):
             vector, clients[number] = masked.encode(update, clients[number], message)
-            sent = pack((vector + masks[number] - masks[number - 1]) % ring, masked.bits)
-            assert len(sent) == (masked.length * masked.bits + 7) // 8
-            total += unpack(sent, masked.length, masked.bits)
+            data = pack((vector + masks[number] - masks[number - 1]) % ring, masked.bits)
+            assert len(data) == (masked.length * masked.bits + 7) // 8
+            total += unpack(data, masked.length, masked.bits)
         mean, server = masked.decode(total % ring, server)
         assert (mean.clients, {name: x.dtype for name, x in mean.update.items()}) == (
             5,
@@ -70,12 +79,9 @@ def test_the_sum_under_masks_is_the_mean_of_what_the_residuals_lack(rank):
 @given(st.lists(st.integers(1, 200), min_size=1, max_size=5))
 def test_weights_count_up_to_the_largest(weights):
     masked, rng = masked_sum(max_weight=100, bits=24, largest=8), np.random.default_rng(len(weights))
-    message, limit = masked.message(masked.init_server()), (2**23 - 1) // 5
-    given_updates = updates(rng, len(weights))
-    vectors = [
-        masked.encode(update, masked.init_client(), message, weight=weight)[0]
-        for update, weight in zip(given_updates, weights, strict=True)
-    ]
+    limit, given_updates = (2**23 - 1) // 5, updates(rng, len(weights))
+    each = zip(given_updates, weights, strict=True)
+    vectors = [sent(masked, update, weight=weight) for update, weight in each]
     mean, _ = masked.decode(sum(vectors), masked.init_server())
     counted = np.minimum(weights, 100)
     expected = np.average([flat(update) for update in given_updates], axis=0, weights=counted)
@@ -122,11 +128,11 @@ def test_the_sensitivity_is_the_norm_of_the_clipped_sum_and_not_of_the_clipped_u
         server, residual, norms = masked.init_server(), np.zeros(SIZE, np.float32), []
         for _ in range(30):
             carried = unit + residual
-            sent = carried * min(1, limit / np.linalg.norm(carried))
-            parts = dict(zip(LIKE, np.split(sent, [600]), strict=True))
+            clipped = carried * min(1, limit / np.linalg.norm(carried))
+            parts = dict(zip(LIKE, np.split(clipped, [600]), strict=True))
             shaped = {name: parts[name].reshape(x.shape).astype(x.dtype) for name, x in LIKE.items()}
             vector, after = masked.encode(shaped, masked.init_client(), masked.message(server))
-            residual = after["residual"] + carried - sent
+            residual = after["residual"] + carried - clipped
             largest = server["largest"]
             mean, server = masked.decode(vector, server)
             norms.append(np.linalg.norm(flat(mean.update)) - np.sqrt(masked.length) * largest.max() / 2**14)
@@ -152,22 +158,13 @@ def test_the_magnitude_waits_for_a_client_with_long_updates():
 
 def test_the_weight_is_the_number_of_clients_without_a_largest_weight():
     masked = masked_sum()
-    server = masked.init_server()
-    vector, _ = masked.encode(
-        updates(np.random.default_rng(0))[0], masked.init_client(), masked.message(server), weight=7
-    )
-    assert masked.decode(3 * vector, server)[0].weight == pytest.approx(3)
+    vector = sent(masked, weight=7)
+    assert masked.decode(3 * vector, masked.init_server())[0].weight == pytest.approx(3)
 
 
 @pytest.mark.parametrize("weight", [1e-300, 1e300, 10**400], ids=["tiny", "huge", "no_float"])
 def test_weights_beyond_float32_count_as_the_least_or_the_most(weight):
-    masked = masked_sum(max_weight=100, bits=15)
-    vector, _ = masked.encode(
-        updates(np.random.default_rng(0))[0],
-        masked.init_client(),
-        masked.message(masked.init_server()),
-        weight=weight,
-    )
+    vector = sent(masked_sum(max_weight=100, bits=15), weight=weight)
     assert vector[-4] == (1 if weight < 1 else (2**14 - 1) // 5)
 
 
@@ -194,9 +191,7 @@ def test_means_that_a_dtype_cannot_hold_are_limited():
 
 def test_a_client_without_an_update_changes_nothing():
     masked, server = masked_sum(), masked_sum().init_server()
-    vector, _ = masked.encode(
-        updates(np.random.default_rng(0))[0], masked.init_client(), masked.message(server)
-    )
+    vector = sent(masked)
     alone, _ = masked.decode(vector, server)
     together, _ = masked.decode(vector + masked.no_update(), server)
     np.testing.assert_equal(together.update, alone.update)
@@ -234,13 +229,13 @@ def test_a_matrix_goes_by_entries_where_these_are_fewer():
 @RANKS
 def test_a_damaged_message_is_refused(rank):
     masked = masked_sum(rank)
-    message, update = masked.message(masked.init_server()), updates(np.random.default_rng(0))[0]
+    message = masked.message(masked.init_server())
     for place in range(len(message)):
         damaged = message[:place] + bytes([message[place] ^ 64]) + message[place + 1 :]
         with pytest.raises(PayloadError):
-            masked.encode(update, masked.init_client(), damaged)
+            masked.encode(UPDATE, masked.init_client(), damaged)
     with pytest.raises(PayloadError, match=r"wrong length|another encoder"):
-        masked_sum(None if rank else 2).encode(update, masked.init_client(), message)
+        masked_sum(None if rank else 2).encode(UPDATE, masked.init_client(), message)
 
 
 @pytest.mark.parametrize(
@@ -261,8 +256,7 @@ def test_a_message_of_another_sum_is_refused(arguments, like):
 
 def test_a_sum_that_no_clients_can_have_is_refused():
     masked = masked_sum()
-    server, update = masked.init_server(), updates(np.random.default_rng(0))[0]
-    vector, _ = masked.encode(update, masked.init_client(), masked.message(server))
+    server, vector = masked.init_server(), sent(masked)
     assert masked.decode(vector.astype(np.int16), server)[0].clients == 1
     for place in (0, masked.length - 2):  # a value, and the number of values at the limit
         wrong = vector.copy()
@@ -290,24 +284,21 @@ def test_a_server_state_of_another_form_is_refused(rank):
 
 def test_what_does_not_fit_is_refused():
     masked = masked_sum()
-    update, message = updates(np.random.default_rng(0))[0], masked.message(masked.init_server())
     with pytest.raises(ArgumentError, match="not in the form of the model"):
-        masked.encode({**update, "bias": update["bias"][:-1]}, masked.init_client(), message)
-    with pytest.raises(NonFiniteError):
-        masked.encode({**update, "bias": update["bias"] * np.nan}, masked.init_client(), message)
-    with pytest.raises(NonFiniteError):
-        masked.encode({**update, "bias": update["bias"] + 1e300}, masked.init_client(), message)
+        sent(masked, {**UPDATE, "bias": UPDATE["bias"][:-1]})
+    for bias in (UPDATE["bias"] * np.nan, UPDATE["bias"] + 1e300):
+        with pytest.raises(NonFiniteError):
+            sent(masked, {**UPDATE, "bias": bias})
     for weight in (0, -1, np.nan, np.inf, "3", None, np.ones(2)):
         with pytest.raises(ArgumentError, match="must be a number above 0"):
-            masked.encode(update, masked.init_client(), message, weight=weight)
+            sent(masked, weight=weight)
     for state in ({}, None):
         with pytest.raises(StateError, match="'residual'"):
-            masked.encode(update, state, message)
+            masked.encode(UPDATE, state, masked.message(masked.init_server()))
     with pytest.raises(ArgumentError, match="67 integers"):
         masked.decode(np.zeros(5, np.int64), masked.init_server())
-    vector, _ = masked.encode(update, masked.init_client(), message)
     with pytest.raises(PayloadError, match="at most 5 clients"):
-        masked.decode(6 * vector, masked.init_server())
+        masked.decode(6 * sent(masked), masked.init_server())
 
 
 def test_configurations_that_leave_clients_too_few_integers_are_refused():
