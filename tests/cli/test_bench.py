@@ -138,15 +138,6 @@ def test_the_name_of_an_encoder_is_not_the_folder_of_that_name(tmp_path, monkeyp
     assert "normally distributed" in capsys.readouterr().out
 
 
-def test_an_option_between_the_arguments(capsys):
-    assert (
-        main(["bench", "identity", "--elements", "1000", "--json", "float16", "--rounds", "2", "auto"]) == 0
-    )
-    found = json.loads(capsys.readouterr().out)
-    assert [each["encoder"] for each in found["encoders"]] == ["identity", "float16", "auto"]
-    assert (found["rounds"], found["update"]["elements"]) == (2, 1000)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -25,22 +25,6 @@ def folder(tmp_path):
     return tmp_path / "s"
 
 
-def test_a_rewind_restores_replaced_states_and_removes_later_clients(folder):
-    with SqliteStore(folder, keep_rounds=3) as store:
-        process = store.open_process("p")
-        assert process.kept_rounds() == [2, 3, 4]
-        assert values(process) == {"a": 4, "b": 3, "late": 4}
-        process.rewind(2)
-        assert (process.last_round, process.metadata) == (2, {"round": 2})
-        assert values(process) == {"a": 2, "b": 1}
-        assert process.read_server()["w"][0] == 2
-        process.verify()
-        with pytest.raises(StoreError, match="round 4 of process 'p' is not kept; kept are: 2"):
-            process.rewind(4)
-    with SqliteStore(folder) as store:  # permanent
-        assert values(store.open_process("p")) == {"a": 2, "b": 1}
-
-
 def test_rounds_are_removed_with_their_space_by_a_commit_and_not_by_an_opening(folder):
     with SqliteStore(folder) as store:
         process = store.open_process("p")

@@ -46,6 +46,7 @@ def test_another_configuration_is_refused():
         (0, "d", 2),
         (0, "d", float("nan")),
         (8, "i", 0),
+        (8, "i", 16),
         (8, "i", 256),
         (8, "i", 2**31 - 1),
         (12, "i", -1),
