@@ -6,11 +6,16 @@ import gc
 import os
 import resource
 import signal
+import subprocess
+import sys
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
+
+from fedplug.registry import resolve
 
 
 def pytest_configure() -> None:
@@ -44,6 +49,62 @@ def fresh_pages() -> Callable[[Callable[[], object]], int]:
         return min(counts)
 
     return count
+
+
+@pytest.fixture
+def fresh_catalog():
+    """The catalogue is looked up anew, and forgotten afterwards."""
+    resolve.catalog.cache_clear()
+    yield resolve.catalog
+    resolve.catalog.cache_clear()
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch, fresh_catalog):
+    """``install("dist-name", source)``: a tiny distribution whose plugin module has that source.
+
+    The entry point has the name of the distribution with underscores, which is also the module's name.
+    """
+    monkeypatch.delenv(resolve.ALLOW_VARIABLE, raising=False)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def make(
+        distribution: str,
+        source: str,
+        *,
+        version: str = "1.0",
+        groups: tuple[str, ...] = (resolve.GROUP,),
+        metadata: str = "",
+        extras: str = "",
+    ):
+        module = distribution.replace("-", "_")
+        (tmp_path / f"{module}.py").write_text(textwrap.dedent(source))
+        info = tmp_path / f"{module}-{version}.dist-info"
+        info.mkdir()
+        head = f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n"
+        (info / "METADATA").write_text(head + metadata)
+        lines = [f"[{group}]\n{module} = {module}{extras}\n" for group in groups]
+        (info / "entry_points.txt").write_text("\n".join(lines))
+        made.append(module)
+        fresh_catalog.cache_clear()
+        return module
+
+    made: list[str] = []
+    yield make
+    for module in made:
+        sys.modules.pop(module, None)
+
+
+@pytest.fixture(scope="session")
+def python():
+    """``python(*arguments, cwd=None, **environment)``: another Python that has ended, with what it wrote."""
+
+    def run(*arguments, cwd=None, **environment):
+        command = [sys.executable, *map(str, arguments)]
+        settings = {**os.environ, **environment}
+        return subprocess.run(command, cwd=cwd, env=settings, capture_output=True, text=True, check=False)
+
+    return run
 
 
 LONGEST = (

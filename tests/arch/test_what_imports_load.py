@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 
-def loaded_by(statement, expression):
+@pytest.fixture
+def loaded_by(python):
     """The value of an expression over ``sys`` after a statement, in an interpreter of its own."""
-    program = f"import sys\n{statement}\nprint({expression})"
-    result = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=600
-    )
-    assert result.returncode == 0, result.stderr
-    return result.stdout.strip()
+
+    def value(statement, expression):
+        result = python("-c", f"import sys\n{statement}\nprint({expression})")
+        assert result.returncode == 0, result.stderr
+        return result.stdout.strip()
+
+    return value
 
 
 WITHOUT_TENSORFLOW = """
@@ -28,12 +27,12 @@ import fedplug.stores.sqlite
 """
 
 
-def test_kernels_wire_format_and_stores_do_not_load_tensorflow():
+def test_kernels_wire_format_and_stores_do_not_load_tensorflow(loaded_by):
     assert loaded_by(WITHOUT_TENSORFLOW, "'tensorflow' in sys.modules") == "False"
 
 
 @pytest.mark.needs("matplotlib")
-def test_nor_does_the_report_of_an_experiment(tmp_path):
+def test_nor_does_the_report_of_an_experiment(tmp_path, loaded_by):
     row = '{"run": "a", "round": 1, "uplink_bytes": 1, "downlink_bytes": 1, "clients": 1, "payloads": 1}'
     (tmp_path / "metrics.jsonl").write_text(row)
     statement = (
@@ -44,7 +43,7 @@ def test_nor_does_the_report_of_an_experiment(tmp_path):
     assert (tmp_path / "report.html").exists()
 
 
-def test_encoding_numpy_arrays_and_the_suites_for_it_do_not_load_tensorflow():
+def test_encoding_numpy_arrays_and_the_suites_for_it_do_not_load_tensorflow(loaded_by):
     statement = """
 import fedplug, fedplug.schedules, fedplug.testing, numpy
 from fedplug.registry.resolve import catalog
@@ -65,7 +64,7 @@ fedplug.testing.StateStoreSuite, fedplug.testing.PluginPackageSuite
     assert loaded_by(statement, "'tensorflow' in sys.modules") == "False"
 
 
-def test_a_catalogue_of_plugins_does_not_load_the_plugins_parts():
+def test_a_catalogue_of_plugins_does_not_load_the_plugins_parts(loaded_by):
     statement = (
         "from fedplug.registry.resolve import catalog; assert 'countsketch' in catalog().names('encoder')"
     )
@@ -73,7 +72,9 @@ def test_a_catalogue_of_plugins_does_not_load_the_plugins_parts():
 
 
 @pytest.mark.needs("tensorflow")
-def test_ops_encoders_and_aggregators_load_no_tff_and_no_op_library_before_the_first_op_that_needs_it():
+def test_ops_encoders_and_aggregators_load_no_tff_and_no_op_library_before_the_first_op_that_needs_it(
+    loaded_by,
+):
     statement = """
 import fedplug.ops, fedplug.encoders, fedplug.tff.aggregators
 import tensorflow as tf

@@ -20,12 +20,6 @@ from fedplug.errors import ConfigError
 from fedplug.tff import experiment
 
 
-def run_python(*arguments):
-    return subprocess.run(
-        [sys.executable, *arguments], capture_output=True, text=True, check=False, timeout=600
-    )
-
-
 @pytest.fixture
 def make_run(monkeypatch):
     """Replaces the training behind ``fedplug run``, which has tests of its own."""
@@ -43,7 +37,7 @@ def make_run(monkeypatch):
 @pytest.mark.parametrize(
     "arguments", [["--help"], ["plugins", "list"], ["plugins", "list", "--json"], ["--version"]]
 )
-def test_quick_commands_import_neither_numpy_nor_tensorflow(arguments):
+def test_quick_commands_import_neither_numpy_nor_tensorflow(arguments, python):
     program = (
         "import sys\n"
         "from fedplug.cli import main\n"
@@ -54,13 +48,13 @@ def test_quick_commands_import_neither_numpy_nor_tensorflow(arguments):
         "heavy = {'numpy', 'tensorflow', 'tensorflow_federated', 'fedplug.kernels'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )
-    result = run_python("-c", program)
+    result = python("-c", program)
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout
 
 
-def test_help_names_every_command():
-    text = run_python("-m", "fedplug", "--help").stdout
+def test_help_names_every_command(python):
+    text = python("-m", "fedplug", "--help").stdout
     assert all(
         f"\n    {command} " in text
         for command in ["init", "run", "report", "examples", "plugins", "store", "bench", "doctor"]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,18 +18,14 @@ MISSING = f"needs TensorFlow Federated, which is not installed: {EXTRA}"
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def without_tensorflow(program, *arguments):
-    return subprocess.run(
-        [sys.executable, "-c", WITHOUT + program, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+@pytest.fixture
+def without_tensorflow(python):
+    return lambda program, *arguments: python("-c", WITHOUT + program, *arguments)
 
 
-def command(*arguments):
-    return without_tensorflow("from fedplug.cli import main\nsys.exit(main(sys.argv[1:]))", *arguments)
+@pytest.fixture
+def command(without_tensorflow):
+    return partial(without_tensorflow, "from fedplug.cli import main\nsys.exit(main(sys.argv[1:]))")
 
 
 @pytest.mark.parametrize(
@@ -41,7 +36,7 @@ def command(*arguments):
         ["examples", "run", "stateful_topk"],
     ],
 )
-def test_a_command_that_needs_it_ends_with_one_line(arguments):
+def test_a_command_that_needs_it_ends_with_one_line(arguments, command):
     done = command(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("fedplug: error: ")
@@ -49,7 +44,7 @@ def test_a_command_that_needs_it_ends_with_one_line(arguments):
     assert done.stderr.count("\n") == 1
 
 
-def test_debug_shows_the_traceback():
+def test_debug_shows_the_traceback(command):
     assert "Traceback" in command("--debug", "examples", "run", "digits").stderr
 
 
@@ -63,13 +58,13 @@ def test_debug_shows_the_traceback():
         ("import fedplug\nfedplug.Trainer", "fedplug.tff.training"),
     ],
 )
-def test_an_error_without_tff_names_the_feature_and_the_extra(use, what):
+def test_an_error_without_tff_names_the_feature_and_the_extra(use, what, without_tensorflow):
     done = without_tensorflow(use)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith(f"fedplug.errors.MissingDependencyError: {what} {MISSING}")
 
 
-def test_a_component_that_needs_it_names_itself_and_the_extra():
+def test_a_component_that_needs_it_names_itself_and_the_extra(without_tensorflow):
     done = without_tensorflow("import fedplug\nfedplug.aggregator('mean')")
     last = done.stderr.splitlines()[-1]
     assert last.startswith("fedplug.errors.MissingDependencyError: aggregator 'mean' needs TensorFlow, which")
@@ -85,7 +80,7 @@ def test_a_missing_package_is_an_import_error_that_can_be_pickled():
     )
 
 
-def test_doctor_finds_no_fault():
+def test_doctor_finds_no_fault(command):
     done = command("doctor")
     assert (done.returncode, done.stderr) == (0, "")
     lines = {line[6:18].strip(): line for line in done.stdout.splitlines()}
@@ -100,7 +95,7 @@ def test_doctor_finds_no_fault():
     assert done.stdout.endswith(f"all checks passed; {skipped} skipped, because not installed\n")
 
 
-def test_encoders_kernels_stores_and_the_list_of_plugins_work():
+def test_encoders_kernels_stores_and_the_list_of_plugins_work(command, without_tensorflow):
     assert "topk" in command("plugins", "list").stdout
     program = (
         "import fedplug\nprint(fedplug.kernels.num_threads() > 0, fedplug.encoder('topk(0.01)'))\n"
@@ -112,7 +107,7 @@ def test_encoders_kernels_stores_and_the_list_of_plugins_work():
     )
 
 
-def test_bench_works():
+def test_bench_works(command):
     done = command("bench", "--json", "--elements", "1000", "topk(0.1)")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["encoders"][0]["encoder"] == "topk(0.1)"

@@ -7,8 +7,6 @@ in another, and the growth of its largest resident memory is compared.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 
 import pytest
@@ -104,13 +102,12 @@ for text in json.loads(sys.argv[2]):
 
 
 @pytest.fixture(scope="module")
-def costs(tmp_path_factory):
+def costs(tmp_path_factory, python):
     """The wire id, the limit and the memory of each expression and dtype."""
     path = tmp_path_factory.mktemp("payload") / "payload"
     # Freed memory leaves the process at once, so that the next array counts again.
-    environment = {**os.environ, "FEDPLUG_NUM_THREADS": "2", "MALLOC_MMAP_THRESHOLD_": "65536"}
-    arguments = [sys.executable, "-c", SCRIPT, str(path), json.dumps(EXPRESSIONS)]
-    run = subprocess.run(arguments, capture_output=True, text=True, timeout=600, env=environment)
+    environment = {"FEDPLUG_NUM_THREADS": "2", "MALLOC_MMAP_THRESHOLD_": "65536"}
+    run = python("-c", SCRIPT, path, json.dumps(EXPRESSIONS), **environment)
     assert run.returncode == 0, run.stderr[-3000:]
     found = {}
     for line in run.stdout.splitlines():

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import json
 import re
-import subprocess
 import sys
 import tracemalloc
 from pathlib import Path
@@ -233,6 +232,6 @@ print(refused == len(ids) * len(bodies) * 12, len(ids) > 30)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_shapes_beyond_all_memory_are_refused_before_any_is_asked_for():
-    result = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, text=True, timeout=600)
+def test_shapes_beyond_all_memory_are_refused_before_any_is_asked_for(python):
+    result = python("-c", LIMITED)
     assert result.stdout == "True True\n", result.stderr[-2000:]

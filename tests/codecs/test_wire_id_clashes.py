@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pytest
 
@@ -36,37 +34,27 @@ def fedplug_encoders():
 
 
 @pytest.fixture
-def install(tmp_path, monkeypatch):
-    """Returns ``install(name, wire_id)``: a plugin with an encoder of that name and wire id."""
-    monkeypatch.syspath_prepend(str(tmp_path))
+def clash(install):
+    """Returns ``clash(name, wire_id)``: a plugin with an encoder of that name and wire id."""
 
     def forget():
-        for cached in (resolve.catalog, reader_of, decoding._plan):
+        for cached in (reader_of, decoding._plan):
             cached.cache_clear()
 
     def make(name, wire_id, declared=None, base="Identity"):
-        module = f"clash_{name}"
-        facts = {"module": module, "name": name, "wire_id": wire_id, "declared": declared or wire_id}
-        (tmp_path / f"{module}.py").write_text(PLUGIN.format(base=base, **facts))
-        info = tmp_path / f"{module}-1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: clash-{name}\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(f"[{resolve.GROUP}]\n{name} = {module}\n")
-        made.append(module)
+        facts = {"module": f"clash_{name}", "name": name, "wire_id": wire_id, "declared": declared or wire_id}
+        install(f"clash-{name}", PLUGIN.format(base=base, **facts))
         forget()
 
-    made: list[str] = []
     yield make
-    for module in made:
-        sys.modules.pop(module, None)
     forget()
 
 
-def test_payloads_of_a_wire_id_of_two_plugins_are_refused_with_both(install):
-    install("one", "shared/1")
+def test_payloads_of_a_wire_id_of_two_plugins_are_refused_with_both(clash):
+    clash("one", "shared/1")
     payload, _ = fedplug.codec("one").encode(X)
     assert fedplug.decode(payload).tolist() == X.tolist()
-    install("two", "shared/1")
+    clash("two", "shared/1")
     with pytest.raises(
         PayloadError, match=r"'one' of clash-one 1\.0 and 'two' of clash-two 1\.0: `pip unins"
     ):
@@ -79,15 +67,15 @@ def test_payloads_of_a_wire_id_of_two_plugins_are_refused_with_both(install):
 @pytest.mark.parametrize(
     ("wire_id", "base", "owner"), [("qsgd/1", "Identity", "qsgd"), ("rice/1", "Rice", "rice")]
 )
-def test_a_built_in_encoder_or_stage_keeps_its_wire_id(install, wire_id, base, owner):
-    install("mine", wire_id, base=base)
+def test_a_built_in_encoder_or_stage_keeps_its_wire_id(clash, wire_id, base, owner):
+    clash("mine", wire_id, base=base)
     with pytest.raises(PluginError, match=f"{wire_id}' is declared by '{owner}' of fedplug .* and 'mine' of"):
         fedplug.encoder("mine")
     assert fedplug.decode(fedplug.codec("topk(count=2) | qsgd(4)").encode(X)[0]).shape == (4,)
 
 
-def test_a_class_must_have_the_wire_id_that_is_declared_for_it(install):
-    install("mine", "qsgd/1", declared="mine/1")
+def test_a_class_must_have_the_wire_id_that_is_declared_for_it(clash):
+    clash("mine", "qsgd/1", declared="mine/1")
     with pytest.raises(PluginError, match="whose wire id is 'qsgd/1', not the declared 'mine/1'"):
         fedplug.encoder("mine")
 

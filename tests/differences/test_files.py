@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 
 import ml_dtypes
 import numpy as np
@@ -234,7 +232,7 @@ def test_the_commands(tmp_path, capsys):
     assert contents(tmp_path) == before
 
 
-def test_the_memory_is_that_of_the_largest_tensor(tmp_path):
+def test_the_memory_is_that_of_the_largest_tensor(tmp_path, python):
     rng = np.random.default_rng(0)
     kernels = {f"kernel{i}": rng.normal(size=1 << 20).astype(np.float32) for i in range(24)}  # 4 MiB each
     old = write(tmp_path / "old.safetensors", kernels)
@@ -252,12 +250,11 @@ diff_files(old, new, step)
 patch_files(old, step, result)
 print(used() - before)
 """
-    files = [str(path) for path in (old, new, tmp_path / "step", tmp_path / "result")]
-    done = subprocess.run([sys.executable, "-c", code, *files], capture_output=True, text=True, check=True)
+    done = python("-c", code, old, new, tmp_path / "step", tmp_path / "result")
     assert int(done.stdout) < 70  # MiB, of 96 in each file
 
 
-def test_more_shards_than_a_process_may_open(tmp_path):
+def test_more_shards_than_a_process_may_open(tmp_path, python):
     """One file of each checkpoint is open at a time; macOS allows 256 files, and models have more shards."""
     old, new = write_sharded(tmp_path / "old", 0, 40), write_sharded(tmp_path / "new", 1e-6, 40)
     limit = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32)); "
@@ -266,7 +263,7 @@ def test_more_shards_than_a_process_may_open(tmp_path):
         ["patch", old, tmp_path / "step", "-o", tmp_path / "made"],
     ):
         code = f"{limit}from fedplug.cli import main; raise SystemExit(main({list(map(str, arguments))!r}))"
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
+        done = python("-c", code)
         assert (done.returncode, done.stderr) == (0, "")
     assert contents(tmp_path / "made") == contents(new)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 
 import tensorflow as tf
 from pages import ROOT
@@ -22,7 +20,9 @@ def op_types(path):
     return {node.op for body in bodies for node in body}
 
 
-def test_a_saved_model_loads_in_a_new_process_and_without_fedplug_if_it_has_stock_ops(tmp_path, monkeypatch):
+def test_a_saved_model_loads_in_a_new_process_and_without_fedplug_if_it_has_stock_ops(
+    tmp_path, monkeypatch, python
+):
     monkeypatch.chdir(tmp_path)
     names: dict = {}
     exec(SAVE, names)
@@ -34,6 +34,5 @@ def test_a_saved_model_loads_in_a_new_process_and_without_fedplug_if_it_has_stoc
     selected = [compressor.compress(update)["indices"].numpy().tolist() for compressor in compressors]
     assert selected == [selected[2]] * 3
 
-    program = LOAD + "print(taken['values'].shape)"
-    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    loaded = python("-c", LOAD + "print(taken['values'].shape)")
     assert (loaded.returncode, loaded.stdout) == (0, "(10,)\n"), loaded.stderr

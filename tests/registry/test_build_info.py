@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -45,20 +43,13 @@ def test_where_there_are_no_sources_nothing_is_compared(checkout):
 
 
 @pytest.mark.parametrize("code", ["fedplug.codec('topk(0.01)')", "import fedplug.ops"])
-def test_sources_that_are_not_compiled_fail_with_one_line(tmp_path, code):
+def test_sources_that_are_not_compiled_fail_with_one_line(tmp_path, code, python):
     root = Path(__file__).parents[2]
     ignored = shutil.ignore_patterns("*.so", "__pycache__")
     shutil.copytree(root / "fedplug", tmp_path / "fedplug", ignore=ignored)
     (tmp_path / "csrc").mkdir()
     installed = "sys.meta_path = [each for each in sys.meta_path if 'editable' not in repr(each)]"
-    done = subprocess.run(
-        [sys.executable, "-c", f"import sys\n{installed}\nimport fedplug\n{code}"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    done = python("-c", f"import sys\n{installed}\nimport fedplug\n{code}", cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr == (
         f"fedplug.errors.OpLibraryError: fedplug was imported from the sources in {tmp_path}, which are "

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -103,13 +101,12 @@ def test_show_lists_the_arguments_of_a_schedule(capsys):
 
 
 @pytest.mark.needs("tensorflow")
-def test_show_works_for_stores_without_tensorflow():
+def test_show_works_for_stores_without_tensorflow(python):
     program = (
         "import sys; from fedplug.cli import main; main(['plugins', 'show', 'sqlite']); "
         "assert 'tensorflow' not in sys.modules"
     )
-    shown = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
-    assert shown.stdout.splitlines()[-2:] == [
+    assert python("-c", program).stdout.splitlines()[-2:] == [
         "arguments:    (path, keep_rounds=1, *, looking=False)",
         "made as:      sqlite:///{folder}",
     ]
@@ -171,13 +168,12 @@ def test_a_mistyped_argument_is_an_error_and_not_a_failed_check(name, message, c
         (("check", "topk"), "import time; time.sleep(3600)", "is not imported within 2 s"),
     ],
 )
-def test_a_plugin_that_cannot_be_survived_is_named(command, source, does, install, tmp_path):
+def test_a_plugin_that_cannot_be_survived_is_named(command, source, does, install, tmp_path, python):
     install("fatal-codec", source)
     program = "import sys; from fedplug.cli import main; from fedplug.registry import probe; "
     program += f"probe._SECONDS = 2; sys.exit(main(['plugins', *{command!r}]))"
     # No other plugin is imported: on a busy machine it might take longer than 2 s.
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "FEDPLUG_PLUGINS": "fatal-codec"}
-    result = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    result = python("-c", program, PYTHONPATH=str(tmp_path), FEDPLUG_PLUGINS="fatal-codec")
     assert result.returncode == 2
     assert result.stdout == ""
     assert result.stderr.startswith(

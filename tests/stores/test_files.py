@@ -2,9 +2,8 @@
 
 import os
 import stat
-import subprocess
-import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -89,35 +88,26 @@ def test_of_folders_written_at_the_same_time_the_first_complete_one_stays(tmp_pa
 
 
 def test_many_threads_leave_one_of_their_results(tmp_path):
-    begin, errors = threading.Barrier(8), []
+    begin = threading.Barrier(8)
 
     def write_it(number):
         begin.wait()
-        try:
-            for _ in range(10):
-                with whole_file(tmp_path / "out") as file:
-                    file.write(bytes([number]) * 10_000)
-        except Exception as error:
-            errors.append(error)
+        for _ in range(10):
+            write_at(tmp_path / "out", bytes([number]) * 10_000)
 
-    threads = [threading.Thread(target=write_it, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(write_it, range(8)))
     content = (tmp_path / "out").read_bytes()
     assert content == content[:1] * 10_000
     assert os.listdir(tmp_path) == ["out"]
 
 
-def test_the_next_call_clears_what_killed_processes_left_and_no_other_file(tmp_path, whole):
+def test_the_next_call_clears_what_killed_processes_left_and_no_other_file(tmp_path, whole, python):
     kept = [".other.0123456789abcdef.partial", ".out.partial", ".out.mine.partial"]
     for name in kept:
         (tmp_path / name).touch()
     for _ in range(2):
-        command = [sys.executable, "-c", KILLED, whole.__name__, tmp_path / "out"]
-        assert subprocess.run(command, check=False).returncode == -9
+        assert python("-c", KILLED, whole.__name__, tmp_path / "out").returncode == -9
     assert len(os.listdir(tmp_path)) == len(kept) + 1
     with whole(tmp_path / "out") as made:
         write(whole, made, b"all")

@@ -1,7 +1,6 @@
 """A copy taken while rounds are committed is a store of one of these rounds, whole."""
 
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -42,21 +41,20 @@ def test_copies_of_a_running_store_are_whole_and_of_the_round_of_their_time(tmp_
     assert {path.name for path in tmp_path.iterdir()} == {"s", *(f"copy {n}" for n in range(5))}
 
 
-def test_a_store_is_copied_by_the_process_that_has_it_open_and_remains_its_own(tmp_path):
+def test_a_store_is_copied_by_the_process_that_has_it_open_and_remains_its_own(tmp_path, python):
     with SqliteStore(tmp_path / "s") as store:
         process = store.open_process("p", {})
         process.commit(0, **round_of(0, ["a"]))
         copy_store(tmp_path / "s", tmp_path / "copy")
         assert last_round(tmp_path / "copy") == 0
         other = "import sys; from fedplug.stores.sqlite import SqliteStore; SqliteStore(sys.argv[1])"
-        done = subprocess.run(
-            [sys.executable, "-c", other, tmp_path / "s"], capture_output=True, text=True, check=False
-        )
-        assert "StoreInUseError" in done.stderr
+        assert "StoreInUseError" in python("-c", other, tmp_path / "s").stderr
         process.commit(1, **round_of(1, ["a"]))
 
 
-def test_a_copy_that_dies_leaves_nothing_that_looks_like_a_store_and_the_next_one_goes_through(tmp_path):
+def test_a_copy_that_dies_leaves_nothing_that_looks_like_a_store_and_the_next_one_goes_through(
+    tmp_path, python
+):
     with SqliteStore(tmp_path / "s") as store:
         store.open_process("p", {}).commit(0, **round_of(0, ["a"]))
     program = (
@@ -64,8 +62,7 @@ def test_a_copy_that_dies_leaves_nothing_that_looks_like_a_store_and_the_next_on
         "stored.die_at(1, 'fsync'); copy_store(*sys.argv[1:])"
     )
     folders = [tmp_path / "s", tmp_path / "copy"]
-    paths = {**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).parent)}
-    done = subprocess.run([sys.executable, "-c", program, *folders], env=paths, check=False)
+    done = python("-c", program, *folders, PYTHONPATH=str(pathlib.Path(__file__).parent))
     assert done.returncode == -9
     assert not (tmp_path / "copy").exists()
     copy_store(*folders)

@@ -1,8 +1,5 @@
 """On a full disk the round is not committed, the one before is intact, and the store goes on later."""
 
-import subprocess
-import sys
-
 from fedplug.stores.sqlite import SqliteStore
 
 # The system's limit on the size of a file, instead of a full disk.
@@ -30,9 +27,8 @@ with SqliteStore(sys.argv[1]) as store:
 """
 
 
-def test_a_full_disk_leaves_the_previous_round_and_a_usable_store(tmp_path):
-    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "s")]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+def test_a_full_disk_leaves_the_previous_round_and_a_usable_store(tmp_path, python):
+    result = python("-c", PROGRAM, tmp_path / "s")
     assert result.returncode == 0, result.stderr
     error, last_round = result.stdout.splitlines()
     assert "round 1 of process 'p' was not committed" in error

@@ -3,8 +3,6 @@
 import os
 import pathlib
 import sqlite3
-import subprocess
-import sys
 
 import pytest
 
@@ -57,17 +55,6 @@ def test_no_id_is_part_of_a_file_name(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"s"}
     files = {str(path.relative_to(tmp_path / "s")) for path in (tmp_path / "s").rglob("*") if path.is_file()}
     assert files == {FILE, "lock"}
-
-
-def test_a_store_is_not_opened_twice_by_two_processes(folder):
-    code = "import sys; from fedplug.stores.sqlite import SqliteStore; SqliteStore(sys.argv[1])"
-    with SqliteStore(folder):
-        second = subprocess.run(
-            [sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=False
-        )
-    assert second.returncode == 1
-    assert "StoreInUseError" in second.stderr
-    assert "open elsewhere" in second.stderr
 
 
 def test_a_file_is_no_store(tmp_path):
@@ -163,9 +150,8 @@ def test_errors_without_a_name_are_distinguished_by_their_message(folder, messag
 
 
 @pytest.mark.parametrize("child", ["pass", "del store, process", "store.close()", "commit(1)"])
-def test_a_forked_child_takes_nothing_from_the_store_of_its_parent(tmp_path, child):
-    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "s"), child]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def test_a_forked_child_takes_nothing_from_the_store_of_its_parent(tmp_path, child, python):
+    done = python("-c", PROGRAM, tmp_path / "s", child)
     assert (done.returncode, done.stderr) == (-9, "")
     refusal = "was opened before a fork(), by the parent of this process; use it only there"
     assert (refusal in done.stdout) == (child == "commit(1)")

@@ -46,8 +46,8 @@ with look_into(url) as store:
 
 
 @pytest.fixture(params=["closed", "killed"])
-def folder(request, tmp_path):
-    subprocess.run([sys.executable, "-c", COMMIT, str(tmp_path / "s"), request.param], check=True)
+def folder(request, tmp_path, python):
+    assert python("-c", COMMIT, tmp_path / "s", request.param).returncode == 0
     return tmp_path / "s"
 
 

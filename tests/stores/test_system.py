@@ -3,8 +3,6 @@
 import contextlib
 import errno
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -69,13 +67,11 @@ def test_a_store_works_and_is_copied_while_it_is_open(tmp_path, either):
         SqliteStore(tmp_path / folder, looking=True).close()
 
 
-def test_the_commands_on_stores_and_differences_work_on_windows(tmp_path):
+def test_the_commands_on_stores_and_differences_work_on_windows(tmp_path, python):
     tests = Path(__file__).parents[1]
     files = [tests / "cli/test_store.py", f"{tests / 'differences/test_files.py'}::test_the_commands"]
     options = ["-q", "-p", "windows", "-p", "no:cacheprovider", "--basetemp", tmp_path / "base"]
-    command = [sys.executable, "-m", "pytest", *options, *files]
-    settings = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
-    done = subprocess.run(command, env=settings, capture_output=True, text=True, check=False)
+    done = python("-m", "pytest", *options, *files, PYTHONPATH=str(Path(__file__).parent))
     assert done.returncode == 0, done.stdout
 
 

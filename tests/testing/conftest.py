@@ -8,19 +8,27 @@ from pathlib import Path
 
 import pytest
 
-from fedplug.testing import run
+from fedplug.testing import run as results_of
 
 BAD_PLUGINS = Path(__file__).parents[1] / "bad_plugins"
 
 
 def _failures(suite):
-    return {result.check: result.reason for result in run(suite) if result.status == "fail"}
+    return {result.check: result.reason for result in results_of(suite) if result.status == "fail"}
 
 
 @pytest.fixture(scope="session")
 def failures():
     """Returns ``failures(suite)``, which maps each failed check to its reason."""
     return _failures
+
+
+@pytest.fixture(scope="session")
+def run(python):
+    """Returns ``run(*arguments, cwd=, site=)``, which runs Python with the packages in a folder."""
+    return lambda *arguments, cwd, site: python(
+        *arguments, cwd=cwd, PYTHONPATH=str(site), TF_CPP_MIN_LOG_LEVEL="3"
+    )
 
 
 @functools.cache

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import os
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-from fedplug.registry import resolve
 from fedplug.testing.child import guarded, in_child
 from fedplug.testing.expect import ConformanceError
 
@@ -75,10 +73,9 @@ for _ in range(2):  # also when the process had as much before
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the address space is that of Linux")
-def test_memory_that_a_kernel_allocates_is_counted():
+def test_memory_that_a_kernel_allocates_is_counted(python):
     # In a new process: malloc serves the request from freed memory where a process has as much of it.
-    run = subprocess.run([sys.executable, "-c", MEASURE], capture_output=True, text=True, check=True)
-    first, second = map(int, run.stdout.split())
+    first, second = map(int, python("-c", MEASURE).stdout.split())
     assert 64 * MIB <= first < 66 * MIB
     assert 64 * MIB <= second < 66 * MIB
 
@@ -107,17 +104,12 @@ class one(Constant):
 """
 
 
-def test_the_command_names_a_check_that_crashes_after_those_before_it(tmp_path):
-    (tmp_path / "crash_plugin.py").write_text(PLUGIN)
+def test_the_command_names_a_check_that_crashes_after_those_before_it(tmp_path, install, python):
+    metadata = "Summary: x\nRequires-Dist: fedplug\nRequires-Python: >=3.10\n"
+    install("crash", PLUGIN, metadata=metadata)
     (tmp_path / "crash_part.py").write_text(PART)
-    info = tmp_path / "crash-1.0.dist-info"
-    info.mkdir()
-    lines = ("Metadata-Version: 2.1", "Name: crash", "Version: 1.0", "Summary: x", "Requires-Dist: fedplug")
-    (info / "METADATA").write_text("\n".join([*lines, "Requires-Python: >=3.10", ""]))
-    (info / "entry_points.txt").write_text(f"[{resolve.GROUP}]\ncrash = crash_plugin\n")
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "TF_CPP_MIN_LOG_LEVEL": "3"}
-    command = [sys.executable, "-m", "fedplug", "plugins", "check", "crash"]
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    command = ("-m", "fedplug", "plugins", "check", "crash")
+    done = python(*command, cwd=tmp_path, PYTHONPATH=str(tmp_path), TF_CPP_MIN_LOG_LEVEL="3")
     assert done.returncode == 1, done.stderr
     crash = "every value is a finite number"
     assert done.stdout.count(f"  fail  {crash}\n        ends the process: Segmentation fault\n") == 1

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import zipfile
 
 import pytest
@@ -33,15 +30,8 @@ for package in packages:
 """
 
 
-def run(*arguments, cwd, site):
-    environment = {**os.environ, "PYTHONPATH": str(site), "TF_CPP_MIN_LOG_LEVEL": "3"}
-    return subprocess.run(
-        [sys.executable, *arguments], cwd=cwd, env=environment, capture_output=True, text=True, check=False
-    )
-
-
 @pytest.fixture(scope="module")
-def new_plugins(tmp_path_factory):
+def new_plugins(tmp_path_factory, run):
     """Writes a package of each kind with the command, and installs all of them into one folder."""
     folder = tmp_path_factory.mktemp("plugins")
     for kind, name in NAMES.items():
@@ -75,7 +65,7 @@ def test_a_new_plugin_passes_the_check_at_once(kind, new_plugins, monkeypatch, c
 
 
 @pytest.mark.needs("setuptools")
-def test_a_new_aggregator_does_not_fail_where_tensorflow_is_missing(new_plugins):
+def test_a_new_aggregator_does_not_fail_where_tensorflow_is_missing(new_plugins, run):
     _, site = new_plugins
     program = "import sys; sys.modules.update(tensorflow=None, tensorflow_federated=None)\n"
     program += f"from fedplug.cli import main; sys.exit(main(['plugins', 'check', {NAMES['aggregator']!r}]))"
@@ -95,7 +85,7 @@ def test_every_kind_of_part_can_be_written():
 
 @pytest.mark.slow
 @pytest.mark.needs("tensorflow_federated")
-def test_the_tests_of_a_new_plugin_pass(new_plugins):
+def test_the_tests_of_a_new_plugin_pass(new_plugins, run):
     packages, site = new_plugins
     own = [
         "-k",
@@ -110,7 +100,7 @@ def test_the_tests_of_a_new_plugin_pass(new_plugins):
 
 
 @pytest.mark.needs("tensorflow_federated")
-def test_a_new_plugin_is_in_the_style_of_the_house(new_plugins):
+def test_a_new_plugin_is_in_the_style_of_the_house(new_plugins, run):
     packages, site = new_plugins
     for command in (["check"], ["format", "--check"]):
         options = ["--config", "line-length = 110", "--config", "src = ['fedplug-*']"]

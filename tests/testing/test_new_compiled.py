@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 import zipfile
 
 import pytest
@@ -16,20 +13,13 @@ BUILD = "import sys, scikit_build_core.build as build; build.build_wheel(sys.arg
 PROMISES = ("hostile bytes are refused or are a valid payload", "no byte outside of a buffer is read")
 
 
-def run(*arguments, cwd, site):
-    environment = {**os.environ, "PYTHONPATH": str(site)}
-    return subprocess.run(
-        [sys.executable, *arguments], cwd=cwd, env=environment, capture_output=True, text=True, check=False
-    )
-
-
 def written(folder, *options):
     assert main(["plugins", "new", "acme_c", "--compiled", "--dir", str(folder), *options]) == 0
     return folder / "fedplug-acme-c"
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory):
+def installed(tmp_path_factory, run):
     """Writes the package, and compiles and installs it into one folder."""
     if shutil.which("c++") is None:
         pytest.skip("no C++ compiler")
@@ -44,7 +34,7 @@ def installed(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.needs("scikit_build_core")
-def test_a_new_compiled_encoder_passes_the_check_at_once(installed):
+def test_a_new_compiled_encoder_passes_the_check_at_once(installed, run):
     package, site = installed
     result = run("-m", "fedplug", "plugins", "check", "acme_c", cwd=package.parent, site=site)
     assert result.returncode == 0, result.stdout + result.stderr
@@ -55,7 +45,7 @@ def test_a_new_compiled_encoder_passes_the_check_at_once(installed):
 
 @pytest.mark.slow
 @pytest.mark.needs("scikit_build_core")
-def test_the_tests_of_a_new_compiled_encoder_pass(installed):
+def test_the_tests_of_a_new_compiled_encoder_pass(installed, run):
     package, site = installed
     # The check above ran the suite of the quantizer alone.
     options = ("-q", "-p", "no:cacheprovider", "-k", "not TestDense")
@@ -80,7 +70,7 @@ def test_other_kinds_have_no_compiled_form(kind, tmp_path, capsys):
 
 
 @pytest.mark.needs("ruff")
-def test_a_new_compiled_encoder_is_in_the_style_of_the_house(tmp_path, capsys):
+def test_a_new_compiled_encoder_is_in_the_style_of_the_house(tmp_path, run):
     package = written(tmp_path)
     for command in (["check"], ["format", "--check"]):
         options = ["--config", "line-length = 110", "--config", "src = ['.']"]

@@ -70,31 +70,23 @@ BAD = {
 
 
 @pytest.fixture
-def suite_of(tmp_path, monkeypatch):
+def suite_of(tmp_path, install):
     """Returns the suite for a distribution ``acme`` on sys.path, with some of its facts changed."""
-    monkeypatch.delenv(resolve.ALLOW_VARIABLE, raising=False)
-    monkeypatch.syspath_prepend(str(tmp_path))
 
     def make(plugin=PLUGIN, group=resolve.GROUP, metadata=METADATA, **facts):
-        (tmp_path / "acme_plugin.py").write_text(textwrap.dedent(plugin).format(**{**GOOD, **facts}))
         (tmp_path / "acme_part.py").write_text(textwrap.dedent(PART))
         (tmp_path / "acme_ops").mkdir()
         (tmp_path / "acme_ops" / "__init__.py").touch()
         (tmp_path / "acme_ops" / "_ops.so").write_bytes(b"no library")
         record = {"tensorflow": op_libraries.installed_tensorflow()}
         (tmp_path / "acme_ops" / op_libraries.BUILD_RECORD).write_text(json.dumps(record))
-        info = tmp_path / "acme-1.0.dist-info"
-        info.mkdir()
-        lines = {"Metadata-Version": "2.1", "Name": "acme", "Version": "1.0", **metadata}
-        (info / "METADATA").write_text("".join(f"{key}: {value}\n" for key, value in lines.items()))
-        (info / "entry_points.txt").write_text(f"[{group}]\nacme = acme_plugin\n")
-        resolve.catalog.cache_clear()
+        lines = "".join(f"{key}: {value}\n" for key, value in metadata.items())
+        source = textwrap.dedent(plugin).format(**{**GOOD, **facts})
+        install("acme", source, groups=(group,), metadata=lines)
         return type("Suite", (PluginPackageSuite,), {"distribution": "acme"})
 
     yield make
-    for module in ("acme_plugin", "acme_part"):
-        sys.modules.pop(module, None)
-    resolve.catalog.cache_clear()
+    sys.modules.pop("acme_part", None)
 
 
 @pytest.mark.needs("fedplug.tff.aggregators")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -108,20 +106,19 @@ def test_the_command_reports_waiting_tasks_in_one_line_and_counts_those_not_run(
     assert capsys.readouterr().out.endswith("\nchecks: 1 passed, 1 did not run\n")
 
 
-def test_pytest_runs_the_checks_and_skips_those_that_do_not_apply(tmp_path):
+def test_pytest_runs_the_checks_and_skips_those_that_do_not_apply(tmp_path, python):
     (tmp_path / "test_example.py").write_text(
         "from fedplug.testing import NotApplicable, Suite\n"
         "class TestExample(Suite):\n"
         "    def test_one(self): pass\n"
         "    def test_two(self): raise NotApplicable('not here')\n"
     )
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
-    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    result = python("-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path, cwd=tmp_path)
     assert "1 passed, 1 skipped" in result.stdout
 
 
 @pytest.mark.needs("fedplug.tff.aggregators")
-def test_the_kit_needs_no_pytest_and_loads_only_requested_parts():
+def test_the_kit_needs_no_pytest_and_loads_only_requested_parts(python):
     program = (
         "import sys; sys.modules['pytest'] = None\n"
         "import fedplug.testing\n"
@@ -131,4 +128,4 @@ def test_the_kit_needs_no_pytest_and_loads_only_requested_parts():
         "fedplug.testing.EncoderSuite, fedplug.testing.AggregatorSuite, fedplug.testing.PluginPackageSuite\n"
         "assert 'tensorflow_federated' not in sys.modules\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True)
+    assert python("-c", program).returncode == 0
