@@ -30,8 +30,8 @@ def topk_residual(
         residual: The residual of earlier rounds; n elements, the dtype of ``delta``. Updated in place unless
             ``residual_out`` is given. None means zeros, and needs ``residual_out``.
         k: Number of entries to select; 0 or more. More than n means all.
-        out: ``(values, indices)`` of an earlier call, to write to. Other results are new arrays, in the memory
-            of earlier ones if they are large.
+        out: ``(values, indices)`` of an earlier call, to write to. Without it, large results are new arrays
+            in the memory of earlier ones.
         residual_out: An array for the new residual; n elements, the dtype of ``delta``.
 
     Returns:
