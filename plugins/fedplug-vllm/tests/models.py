@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import http.server
+import threading
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import ml_dtypes  # noqa: F401  # registers bfloat16 with NumPy
 import numpy as np
 import torch
+from fedplug_vllm.publisher import Published, Publisher
 from fedplug_vllm.staging import Staging, Update, as_tensor
+
+NEVER = 3600.0
 
 
 def weights(dtype: torch.dtype = torch.bfloat16) -> dict[str, torch.Tensor]:
@@ -26,6 +35,27 @@ def trained(tensors: dict[str, torch.Tensor], seed: int, share: float = 0.02) ->
     return after
 
 
+class Trainer:
+    """Publishes a model, and versions that change a little from step to step."""
+
+    def __init__(self, url: object, model: dict[str, torch.Tensor] | None = None, **options: int) -> None:
+        self.url, self.model = str(url), weights() if model is None else model
+        self.publisher = Publisher(self.url, **options)
+        self.first = self.publisher.publish(self.model.items())
+        self._steps = 1
+
+    def step(self) -> Published:
+        self._steps += 1
+        self.model = trained(self.model, self._steps)
+        return self.publisher.publish(self.model.items())
+
+    def server(self, poll_seconds: float = NEVER, **options: object) -> Staging:
+        """A server that has applied the first version. It stages the next one when it is taken."""
+        staging = Staging(self.url, poll_seconds=poll_seconds, **options)  # type: ignore[arg-type]
+        staging.applied(staging.take(1))
+        return staging
+
+
 def bits(array: np.ndarray | torch.Tensor) -> bytes:
     if isinstance(array, torch.Tensor):
         array = array.contiguous().reshape(-1).view(torch.uint8).numpy()
@@ -37,6 +67,24 @@ def assert_has(update: Update, model: dict[str, torch.Tensor]) -> None:
     assert update.arrays is not None
     found = {name: bits(as_tensor(array)) for name, array in update.arrays.items()}
     assert found == {name: bits(tensor) for name, tensor in model.items()}
+
+
+class Files(http.server.SimpleHTTPRequestHandler):
+    """Serves a folder, and prints nothing."""
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def served(folder: Path, handler: type[Files] = Files) -> Iterator[str]:
+    """Serves a folder by HTTP. Yields the address."""
+    with http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(handler, directory=folder)
+    ) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
 
 
 def wait_for(staging: Staging, step: int) -> Update:

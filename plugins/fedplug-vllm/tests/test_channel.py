@@ -2,52 +2,35 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import http.server
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from fedplug_vllm.publisher import Publisher, shards
 from fedplug_vllm.staging import Staging
-from models import assert_has, bits, trained, weights
+from models import NEVER, Trainer, assert_has, bits, served, trained, weights
 
 from fedplug.errors import ArgumentError, PayloadError
 
-NEVER = 3600.0
 
-
-def assert_follows(writer_url: str, reader_url: str) -> None:
-    publisher, model = Publisher(writer_url), weights()
+def assert_follows(writer_url: object, reader_url: str) -> None:
+    trainer = Trainer(writer_url)
     staging = Staging(reader_url, poll_seconds=NEVER)
     for step in (1, 2, 3):
-        publisher.publish((model := trained(model, step)).items())
         update = staging.take(step)
         staging.applied(update)
-        assert_has(update, model)
+        assert_has(update, trainer.model)
+        trainer.step()
 
 
 def test_an_object_store() -> None:
     assert_follows("memory://bucket/run", "memory://bucket/run")
 
 
-@contextlib.contextmanager
-def served(folder: Path) -> Iterator[str]:
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=folder)
-    handler.log_message = lambda *_: None  # type: ignore[attr-defined]
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-
-
 def test_http_from_the_folder_of_the_trainer(tmp_path: Path) -> None:
     pytest.importorskip("aiohttp")
     with served(tmp_path) as url:
-        assert_follows(str(tmp_path), url)
+        assert_follows(tmp_path, url)
 
 
 class Sharded:

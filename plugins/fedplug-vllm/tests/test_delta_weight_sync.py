@@ -16,12 +16,10 @@ from fedplug_vllm.channel import ChannelReader
 from fedplug_vllm.checkpoint import save
 from fedplug_vllm.publisher import Publisher
 from fedplug_vllm.staging import Staging, Update, as_tensor
-from models import assert_has, bits, trained, wait_for, weights
+from models import NEVER, Trainer, assert_has, bits, trained, wait_for, weights
 from safetensors.torch import load_file
 
 from fedplug.errors import PayloadError
-
-NEVER = 3600.0
 
 
 @pytest.fixture
@@ -50,9 +48,8 @@ def assert_same(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor
 
 
 def test_a1_a_trainer_publishes_a_snapshot_and_a_change(url: str) -> None:
-    publisher, model = Publisher(url), weights()
-    first = publisher.publish(model.items())
-    second = publisher.publish(trained(model, 1).items())
+    trainer = Trainer(url)
+    first, second = trainer.first, trainer.step()
     assert first.change_bytes is None
     assert second.snapshot_bytes is None
     assert second.change_bytes is not None
@@ -63,81 +60,68 @@ def test_a1_a_trainer_publishes_a_snapshot_and_a_change(url: str) -> None:
 
 
 def test_a2_a_version_that_was_applied_at_once_is_not_staged_again(url: str) -> None:
-    publisher, model = Publisher(url), weights()
-    staging = Staging(url, poll_seconds=0.001)
-    publisher.publish(model.items())
-    staging.applied(staging.take(1))
+    trainer = Trainer(url)
+    staging = trainer.server(poll_seconds=0.001)
     time.sleep(0.1)
     assert staging.staged is None
-    publisher.publish(trained(model, 1).items())
+    trainer.step()
     wait_for(staging, 2)
     staging.close()
 
 
 def test_a2_a_server_has_the_newest_version_staged_also_if_it_is_slower_than_the_trainer(url: str) -> None:
-    publisher, model = Publisher(url), weights()
-    staging = Staging(url, poll_seconds=0.001, patches=True)
-    publisher.publish(model.items())
-    staging.applied(staging.take(1))
-    running = model
+    trainer = Trainer(url)
+    staging, running = trainer.server(poll_seconds=0.001, patches=True), trainer.model
     for step in (2, 3):
-        publisher.publish((model := trained(model, step)).items())
+        trainer.step()
         wait_for(staging, step)
-    slow = staging.take(3)
-    publisher.publish((newest := trained(model, 4)).items())
+    slow, model = staging.take(3), trainer.model
+    trainer.step()
     wait_for(staging, 4)
     assert_same(running := patched(running, slow), model)
     staging.applied(slow)  # the staged changes began at step 1, so they are made again
     wait_for(staging, 4)
-    assert_same(patched(running, staging.take(4)), newest)
+    assert_same(patched(running, staging.take(4)), trainer.model)
     staging.close()
 
 
 def test_a3_the_changed_elements_make_the_running_model_the_new_version(url: str) -> None:
-    publisher, model = Publisher(url), weights()
-    staging = staging_at(url, patches=True)
-    publisher.publish(model.items())
-    staging.applied(staging.take(1))
-    running = model
+    trainer = Trainer(url)
+    staging, running = trainer.server(patches=True), trainer.model
     for step in range(2, 7):
-        model = trained(model, step)
-        publisher.publish(model.items())
+        trainer.step()
         update = staging.take(step)
         running = patched(running, update)
         staging.applied(update)
-        assert_same(running, model)
+        assert_same(running, trainer.model)
 
 
 def test_a4_a_local_checkpoint_follows_and_can_be_reloaded(url: str, tmp_path: Path) -> None:
-    publisher, model = Publisher(url), weights()
+    trainer = Trainer(url)
     staging = staging_at(url)
     folder = tmp_path / "checkpoint"
     folder.mkdir()
     (folder / "model-00001-of-00002.safetensors").write_bytes(b"of the checkpoint that was there")
-    for step in (1, 2):
-        model = trained(model, step)
-        publisher.publish(model.items())
+    for step in (2, 3):
+        trainer.step()
         save(staging.take(step), folder)
-        assert_same(load_file(folder / "model.safetensors"), model)
+        assert_same(load_file(folder / "model.safetensors"), trainer.model)
     assert [path.name for path in folder.iterdir()] == ["model.safetensors"]
 
 
 class TestA5UnsafeUpdatesAreRefusedAndNameTheReason:
     @pytest.fixture
-    def model(self) -> dict[str, torch.Tensor]:
-        return weights()
+    def trainer(self, url: str) -> Trainer:
+        return Trainer(url, snapshot_every=2)
 
-    def published(self, url: str, model: dict[str, torch.Tensor]) -> Staging:
+    @pytest.fixture
+    def staging(self, trainer: Trainer) -> Staging:
         """A server with the first version applied, and a second one at the address."""
-        publisher = Publisher(url)
-        publisher.publish(model.items())
-        staging = staging_at(url)
-        staging.applied(staging.take(1))
-        publisher.publish(trained(model, 1).items())
+        staging = trainer.server()
+        trainer.step()
         return staging
 
-    def test_a_damaged_message(self, url: str, model: dict[str, torch.Tensor]) -> None:
-        staging = self.published(url, model)
+    def test_a_damaged_message(self, url: str, staging: Staging) -> None:
         path = Path(url) / "0-2-change"
         data = bytearray(path.read_bytes())
         data[-20] ^= 1
@@ -146,17 +130,15 @@ class TestA5UnsafeUpdatesAreRefusedAndNameTheReason:
             staging.take(2)
         assert staging.staged is None
 
-    def test_a_base_that_the_server_does_not_have(self, url: str, model: dict[str, torch.Tensor]) -> None:
-        self.published(url, model)
+    def test_a_base_that_the_server_does_not_have(self, url: str, staging: Staging) -> None:
         path = Path(url) / "part-0.json"
         told = json.loads(path.read_text())
         path.write_text(json.dumps(told | {"steps": told["steps"][1:]}))
         with pytest.raises(PayloadError, match="nothing leads from version None to step 2"):
             staging_at(url).take(2)
 
-    def test_another_model(self, url: str, model: dict[str, torch.Tensor]) -> None:
-        self.published(url, model)
-        forms = {name: ("bfloat16", tuple(tensor.shape)) for name, tensor in model.items()}
+    def test_another_model(self, url: str, trainer: Trainer, staging: Staging) -> None:
+        forms = {name: ("bfloat16", tuple(tensor.shape)) for name, tensor in trainer.model.items()}
         for expected, message in [
             ({"other": ("bfloat16", (1,))}, "the server's model has no such array"),
             (forms | {"embed": ("bfloat16", (16, 50))}, r"'embed' is bfloat16\[50, 16\]"),
@@ -167,21 +149,11 @@ class TestA5UnsafeUpdatesAreRefusedAndNameTheReason:
         as_loaded = staging_at(
             url, expected=forms | {"embed": ("float32", (50, 16)), "buffer": ("int64", ())}
         )
-        assert_has(as_loaded.take(2), trained(model, 1))
+        assert_has(as_loaded.take(2), trainer.model)
 
-    def test_a_model_that_is_too_large(self, url: str, model: dict[str, torch.Tensor]) -> None:
-        self.published(url, model)
+    def test_a_model_that_is_too_large(self, url: str, staging: Staging) -> None:
         with pytest.raises(PayloadError, match="bytes, more than the 1,000 allowed"):
             staging_at(url, max_bytes=1000).take(2)
-
-    def test_a_list_of_another_version_of_fedplug_vllm(
-        self, url: str, model: dict[str, torch.Tensor]
-    ) -> None:
-        staging = self.published(url, model)
-        path = Path(url) / "part-0.json"
-        path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
-        with pytest.raises(PayloadError, match="format 2, and this fedplug-vllm reads format 1"):
-            staging.take(2)
 
     @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1, "parts": 0}', '{"format": 1}'])
     def test_a_list_that_is_none(self, url: str, text: str) -> None:
@@ -191,92 +163,83 @@ class TestA5UnsafeUpdatesAreRefusedAndNameTheReason:
             staging_at(url).take(1)
 
     @pytest.mark.parametrize(
-        "name", ["../0-2-change", "/etc/hostname", "..", "", "0-2-change/..", "part-0.json"]
+        ("was", "now", "message"),
+        [
+            ('"format": 1', '"format": 2', "format 2, and this fedplug-vllm reads format 1"),
+            *(
+                ("0-2-change", name, "not a name of a file beside the list")
+                for name in ("../0-2-change", "/etc/hostname", "..", "", "0-2-change/..", "part-0.json")
+            ),
+        ],
     )
-    def test_a_file_outside_the_folder(self, url: str, model: dict[str, torch.Tensor], name: str) -> None:
-        staging = self.published(url, model)
+    def test_a_list_of_another_release_or_of_files_elsewhere(
+        self, url: str, staging: Staging, was: str, now: str, message: str
+    ) -> None:
         path = Path(url) / "part-0.json"
-        path.write_text(path.read_text().replace("0-2-change", name))
-        with pytest.raises(PayloadError, match="not a name of a file beside the list"):
+        path.write_text(path.read_text().replace(was, now))
+        with pytest.raises(PayloadError, match=message):
             staging.take(2)
 
-    def test_then_a_later_version_leads_on(self, url: str, model: dict[str, torch.Tensor]) -> None:
-        publisher = Publisher(url, snapshot_every=2)
-        publisher.publish(model.items())
-        staging = staging_at(url)
-        staging.applied(staging.take(1))
-        publisher.publish((model := trained(model, 1)).items())
+    def test_then_a_later_version_leads_on(self, url: str, trainer: Trainer, staging: Staging) -> None:
         (Path(url) / "0-2-change").unlink()
         with pytest.raises(PayloadError, match="is in the trainer's list, and not there"):
             staging.take(2)
-        publisher.publish((model := trained(model, 2)).items())
-        (Path(url) / "0-3-change").unlink()
-        with pytest.raises(PayloadError):
-            staging.take(3)
+        for _ in range(3):  # until the list has only what snapshots lead to
+            trainer.step()
+        assert_has(staging.take(5), trainer.model)
 
 
 class TestA6AStaleServerRecovers:
     def test_by_the_changes_that_it_missed(self, url: str) -> None:
-        publisher, model = Publisher(url), weights()
-        publisher.publish(model.items())
-        staging = staging_at(url, patches=True)
-        staging.applied(staging.take(1))
-        running = model
-        for step in range(2, 6):
-            publisher.publish((model := trained(model, step)).items())
+        trainer = Trainer(url)
+        staging, running = trainer.server(patches=True), trainer.model
+        for _ in range(4):
+            trainer.step()
         update = staging.take(5)
-        assert update.fetched_bytes < sum(tensor.nbytes for tensor in model.values())
-        assert_same(patched(running, update), model)
+        assert update.fetched_bytes < sum(tensor.nbytes for tensor in trainer.model.values())
+        assert_same(patched(running, update), trainer.model)
 
     def test_by_a_snapshot_after_a_restart(self, url: str) -> None:
-        publisher, model = Publisher(url, snapshot_every=3), weights()
-        for step in range(1, 12):
-            publisher.publish((model := trained(model, step)).items())
+        trainer = Trainer(url, snapshot_every=3)
+        for _ in range(10):
+            trainer.step()
         update = staging_at(url).take(11)
         assert update.changes is None
-        assert_has(update, model)
+        assert_has(update, trainer.model)
 
     def test_when_the_trainer_restarts(self, url: str) -> None:
-        model = weights()
-        Publisher(url).publish(model.items())
-        staging = staging_at(url)
-        staging.applied(staging.take(1))
-        again = Publisher(url)
-        again.publish(model.items())
+        trainer = Trainer(url)
+        staging, again = trainer.server(), Trainer(url, trainer.model)
         assert staging.take(2).fetched_bytes == 0
-        again.publish((model := trained(model, 3)).items())
-        assert_has(staging.take(3), model)
+        again.step()
+        assert_has(staging.take(3), again.model)
 
     def test_when_the_trainer_begins_anew_in_an_empty_folder(self, url: str) -> None:
-        model = weights()
-        Publisher(url).publish(model.items())
-        staging = Staging(url, poll_seconds=0.01)
-        wait_for(staging, 1)
-        staging.applied(staging.take(1))
+        staging = Trainer(url).server(poll_seconds=0.01)
         shutil.rmtree(url)
-        Publisher(url).publish((model := trained(model, 1)).items())
+        trainer = Trainer(url, trained(weights(), 1))
         wait_for(staging, 1)
-        assert_has(staging.take(1), model)
+        assert_has(staging.take(1), trainer.model)
         staging.close()
 
     def test_files_that_no_step_needs_are_removed(self, url: str) -> None:
-        publisher, model = Publisher(url, snapshot_every=2), weights()
-        for step in range(1, 10):
-            publisher.publish((model := trained(model, step)).items())
+        trainer = Trainer(url, snapshot_every=2)
+        for _ in range(8):
+            trainer.step()
         names = {path.name for path in Path(url).iterdir()}
         assert names == {"part-0.json", *(f"0-{n}-change" for n in (7, 8, 9)), "0-7-snapshot", "0-9-snapshot"}
 
 
 def test_a7_bytes_and_seconds_are_reported_apart(url: str) -> None:
-    publisher, model = Publisher(url), weights()
-    first = publisher.publish(model.items())
-    assert first.model_bytes == sum(tensor.nbytes for tensor in model.values())
+    trainer = Trainer(url)
+    first = trainer.first
+    assert first.model_bytes == sum(tensor.nbytes for tensor in trainer.model.values())
     staging = staging_at(url)
     update = staging.take(1)
     assert update.fetched_bytes == first.snapshot_bytes
     assert {"fetch", "decode", "prepare"} == update.seconds.keys()
     staging.applied(update)
-    second = publisher.publish(trained(model, 1).items())
+    second = trainer.step()
     assert staging.take(2).fetched_bytes == second.change_bytes
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
 import logging
 import math
 import shutil
-import threading
 import time
 from pathlib import Path
 
@@ -17,11 +14,9 @@ from fedplug_vllm.channel import ChannelReader, ChannelWriter
 from fedplug_vllm.publisher import Publisher
 from fedplug_vllm.staging import Staging
 from fsspec.implementations.local import LocalFileSystem
-from models import assert_has, trained, wait_for, weights
+from models import NEVER, Files, Trainer, assert_has, served, wait_for, weights
 
 from fedplug.errors import PayloadError
-
-NEVER = 3600.0
 
 
 @pytest.fixture
@@ -42,19 +37,17 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.parametrize("end", ["change", ".json.part"])
 def test_after_a_full_disk_the_next_step_leads_on(tmp_path: Path, full_disk: list[str], end: str) -> None:
-    publisher, model = Publisher(str(tmp_path)), weights()
-    publisher.publish(model.items())
-    staging = Staging(str(tmp_path), poll_seconds=NEVER)
-    staging.applied(staging.take(1))
+    trainer = Trainer(tmp_path)
+    staging = trainer.server()
     full_disk.append(end)
     with pytest.raises(OSError, match="No space left"):
-        publisher.publish((model := trained(model, 1)).items())
+        trainer.step()
     assert not list(tmp_path.glob("0-2-change")) or end != "change"
     with pytest.raises(PayloadError, match="has no step 2; it has 1 to 1"):
         staging.take(2)
     full_disk.clear()
-    publisher.publish((model := trained(model, 2)).items())
-    assert_has(staging.take(3), model)
+    trainer.step()
+    assert_has(staging.take(3), trainer.model)
 
 
 def test_ranks_count_alike_after_one_of_them_failed(tmp_path: Path, full_disk: list[str]) -> None:
@@ -84,75 +77,63 @@ def test_a_step_that_a_killed_trainer_left_incomplete_is_never_joined_with_a_new
 
 
 def test_an_old_file_that_is_gone_does_not_stop_the_trainer(tmp_path: Path) -> None:
-    publisher, model = Publisher(str(tmp_path), snapshot_every=1), weights()
-    publisher.publish(model.items())
+    trainer = Trainer(tmp_path, snapshot_every=1)
     (tmp_path / "0-1-snapshot").unlink()
-    for step in (2, 3):
-        publisher.publish((model := trained(model, step)).items())
-    assert_has(Staging(str(tmp_path), poll_seconds=NEVER).take(3), model)
+    for _ in range(2):
+        trainer.step()
+    assert_has(Staging(trainer.url, poll_seconds=NEVER).take(3), trainer.model)
 
 
-def test_a_folder_that_vanishes_and_returns(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_folder_that_vanishes_and_returns(tmp_path: Path) -> None:
     folder, away = tmp_path / "channel", tmp_path / "away"
-    publisher, model = Publisher(str(folder)), weights()
-    publisher.publish(model.items())
-    staging = Staging(str(folder), poll_seconds=0.01)
-    staging.applied(wait_for(staging, 1))
+    trainer = Trainer(folder)
+    staging = trainer.server(poll_seconds=0.01)
     folder.rename(away)
     with pytest.raises(PayloadError, match=r"there is no part-0.json yet"):
         staging.take(2)
     with pytest.raises(FileNotFoundError, match="channel/0-2-change"):
-        publisher.publish((model := trained(model, 1)).items())
+        trainer.step()
     away.rename(folder)
-    publisher.publish((model := trained(model, 2)).items())
-    assert_has(wait_for(staging, 3), model)
+    trainer.step()
+    assert_has(wait_for(staging, 3), trainer.model)
     staging.close()
 
 
 def test_the_thread_tries_again_until_a_torn_file_is_whole(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    publisher, model = Publisher(str(tmp_path)), weights()
-    publisher.publish(model.items())
+    trainer = Trainer(tmp_path)
     path = tmp_path / "0-1-snapshot"
     whole = path.read_bytes()
     path.write_bytes(whole[:100])
     with caplog.at_level(logging.WARNING, "fedplug"):
-        staging = Staging(str(tmp_path), poll_seconds=0.01)
+        staging = Staging(trainer.url, poll_seconds=0.01)
         while "0-1-snapshot has 100 bytes, and the list says" not in caplog.text:
             time.sleep(0.01)
     path.write_bytes(whole)
-    assert_has(wait_for(staging, 1), model)
+    assert_has(wait_for(staging, 1), trainer.model)
     staging.close()
 
 
-class Unreliable(http.server.SimpleHTTPRequestHandler):
+class Unreliable(Files):
     """Serves a folder, and fails in one way after another before each file."""
 
     failures: list[str]
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802  # the name that the standard library calls
         failure = self.failures.pop(0) if self.failures else ""
         if failure.isdigit():
             self.send_error(int(failure))
-        elif failure == "half":
+        elif failure:
             data = Path(self.translate_path(self.path)).read_bytes()
+            sent = data[:-1] if failure == "short" else data[: len(data) // 2]
             self.send_response(200)
-            self.send_header("Content-Length", str(len(data)))
+            self.send_header("Content-Length", str(len(sent if failure == "short" else data)))
             self.end_headers()
-            self.wfile.write(data[: len(data) // 2])
+            self.wfile.write(sent)
             self.close_connection = True
-        elif failure == "short":
-            data = Path(self.translate_path(self.path)).read_bytes()[:-1]
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
         else:
             super().do_GET()
-
-    def log_message(self, *_: object) -> None:
-        pass
 
 
 @pytest.mark.parametrize("failure", ["404", "500", "half", "short"])
@@ -161,37 +142,30 @@ def test_an_http_server_that_fails(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, failure: str, before: int
 ) -> None:
     pytest.importorskip("aiohttp")
-    model = weights()
-    Publisher(str(tmp_path)).publish(model.items())
-    handler = functools.partial(Unreliable, directory=tmp_path)
+    trainer = Trainer(tmp_path)
     Unreliable.failures = [""] * before + [failure]
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        with caplog.at_level(logging.WARNING, "fedplug"):
-            staging = Staging(f"http://127.0.0.1:{server.server_address[1]}", poll_seconds=0.01)
-            assert_has(wait_for(staging, 1), model)
-            staging.close()
-        server.shutdown()
+    with served(tmp_path, Unreliable) as url, caplog.at_level(logging.WARNING, "fedplug"):
+        staging = Staging(url, poll_seconds=0.01)
+        assert_has(wait_for(staging, 1), trainer.model)
+        staging.close()
     if (failure, before) != ("404", 0):  # a list that is not there is no failure
         assert "new weights were not staged" in caplog.text
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
 def test_a_version_without_a_change_and_one_with_a_nan(tmp_path: Path, dtype: torch.dtype) -> None:
-    publisher, model = Publisher(str(tmp_path)), weights(dtype) | {"empty": torch.zeros(0, 3, dtype=dtype)}
-    staging = Staging(str(tmp_path), poll_seconds=NEVER, patches=True)
-    publisher.publish(model.items())
-    staging.applied(staging.take(1))
-    publisher.publish(model.items())
+    trainer = Trainer(tmp_path, weights(dtype) | {"empty": torch.zeros(0, 3, dtype=dtype)})
+    staging, model = trainer.server(patches=True), trainer.model
+    trainer.publisher.publish(model.items())
     same = staging.take(2)
     assert (same.changes, same.fetched_bytes < 1000) == ([], True)
     staging.applied(same)
     model["embed"][3, 4] = math.nan
-    publisher.publish(model.items())
+    trainer.publisher.publish(model.items())
     assert_has(update := staging.take(3), model)  # vLLM cannot patch a NaN
     staging.applied(update)
     model["embed"][3, 4] = 1
-    publisher.publish(model.items())
+    trainer.publisher.publish(model.items())
     (change,) = staging.take(4).changes or ()
     assert (change.indices.tolist(), change.values.tolist()) == ([3 * 16 + 4], [1])
 
