@@ -176,10 +176,7 @@ class Exchange:
             sizes.append(theirs)
         if any(errors):
             raise self._error(mine, errors)
-        if vote:
-            with self.agreed("take payloads"):
-                _require_sizes(self._ranks, sizes, max_bytes)
-        else:
+        with self.agreed("take payloads") if vote else contextlib.nullcontext():
             _require_sizes(self._ranks, sizes, max_bytes)
         found: dict[str, dict[str, NDArray[np.uint8]]] = {}
         received = self._swapped(mine, list(map(sum, sizes)))

@@ -4,7 +4,7 @@ import functools
 
 import pytest
 import torch
-from ranks import Ranks
+from ranks import Ranks, one_rank
 
 torch.set_num_threads(1)  # as in the ranks: the number of threads changes the bits of sums
 
@@ -37,3 +37,9 @@ def two_ranks(start):
 @pytest.fixture
 def four_ranks(start):
     return start(4)
+
+
+@pytest.fixture(name="one_rank")
+def _one_rank():
+    with one_rank():
+        yield

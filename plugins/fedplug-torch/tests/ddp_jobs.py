@@ -10,7 +10,7 @@ import fedplug_torch
 import numpy as np
 import torch
 import torch.distributed as dist
-from digits import SMALL_BUCKETS, error_of, gradients, loss_of, network, parameters
+from digits import error_of, gradients, hooked, loss_of, network, parameters
 from fedplug_torch import reduction
 from fedplug_torch.exchange import Exchange
 from fedplug_torch.process_group import OwnGroup
@@ -18,13 +18,6 @@ from fedplug_torch.rank_state import part_of
 from torch.nn.parallel import DistributedDataParallel
 
 import fedplug
-
-
-def hooked(encoder, model, mean_encoder=None, **ddp_arguments):
-    ddp = DistributedDataParallel(model, bucket_cap_mb=SMALL_BUCKETS, **ddp_arguments)
-    state = fedplug_torch.FedplugState(encoder, model, mean_encoder=mean_encoder)
-    ddp.register_comm_hook(state, fedplug_torch.fedplug_hook)
-    return ddp, state
 
 
 def mean_and_its_parts(dtype):
@@ -85,7 +78,7 @@ def train_through_an_error(damage, steps, bad_step, of_mean=False):
         damaging = Damaging(damage, "0.weight", bad_step)
     encoders = ("topk(0.1)", damaging) if of_mean else (damaging, "topk(0.1)")
     model = network()
-    ddp, state = hooked(encoders[0], model, encoders[1])
+    ddp, state = hooked(encoders[0], model, mean_encoder=encoders[1])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
     errors = []
     for step in range(steps):
@@ -140,7 +133,7 @@ class TwoHeads(torch.nn.Module):
 
 def use_heads(turns):
     """Trains with the heads in ``turns``, by step and rank. Returns gradients and residuals of each step."""
-    ddp, state = hooked("topk(0.1)", TwoHeads(), find_unused_parameters=True)
+    ddp, state = hooked("topk(0.1)", TwoHeads(), {"find_unused_parameters": True})
     seen = []
     for step, heads in enumerate(turns):
         ddp.zero_grad()
@@ -200,7 +193,7 @@ def gradients_of_strange_parameters(encoder):
 def train_through_errors(bad_steps, encoder="topk(0.1)", **ddp_arguments):
     """Returns the steps that fail, and the parameters after the others; a step uses one of two heads."""
     model = TwoHeads()
-    ddp, state = hooked(encoder, model, **ddp_arguments)
+    ddp, state = hooked(encoder, model, ddp_arguments)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     failed = []
     for step, head in enumerate(("left", "right", "left", "left", "right")):
@@ -320,10 +313,7 @@ def announce(first, size):
 
 
 def error_of_other_arguments(name, values):
-    model, arguments = network(), {"encoder": "topk(0.1)", name: values[dist.get_rank()]}
-    ddp = DistributedDataParallel(model)
-    state = fedplug_torch.FedplugState(module=model, **arguments)
-    ddp.register_comm_hook(state, fedplug_torch.fedplug_hook)
+    ddp, _ = hooked(**{"encoder": "topk(0.1)", "model": network(), name: values[dist.get_rank()]})
     return error_of(loss_of(ddp, 0, dist.get_rank()).backward)
 
 

@@ -56,6 +56,14 @@ def _array(tensor):
     return (tensor.float() if tensor.dtype is torch.bfloat16 else tensor).numpy().copy()
 
 
+def hooked(encoder, model, ddp_arguments=None, **state_arguments):
+    """Returns the DDP model and the state of its hook."""
+    ddp = DistributedDataParallel(model, **{"bucket_cap_mb": SMALL_BUCKETS, **(ddp_arguments or {})})
+    state = fedplug_torch.FedplugState(encoder, ddp, **state_arguments)
+    ddp.register_comm_hook(state, fedplug_torch.fedplug_hook)
+    return ddp, state
+
+
 def train(
     encoder,
     steps,
@@ -75,13 +83,12 @@ def train(
     model = network(dtype)
     if saved:
         model.load_state_dict(saved[rank]["model"])
-    ddp = DistributedDataParallel(model, **{"bucket_cap_mb": SMALL_BUCKETS, **(ddp_arguments or {})})
-    state = None
-    if encoder is not None:
-        state = fedplug_torch.FedplugState(encoder, ddp, **state_arguments)
-        if saved:
-            state.load_state_dict(saved[rank]["state"])
-        ddp.register_comm_hook(state, fedplug_torch.fedplug_hook)
+    if encoder is None:
+        ddp, state = DistributedDataParallel(model, bucket_cap_mb=SMALL_BUCKETS), None
+    else:
+        ddp, state = hooked(encoder, model, ddp_arguments, **state_arguments)
+    if saved:
+        state.load_state_dict(saved[rank]["state"])
     optimizer = torch.optim.SGD(model.parameters(), lr=lr)
     for step in range(begin, steps):
         optimizer.zero_grad()

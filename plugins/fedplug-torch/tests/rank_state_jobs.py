@@ -6,16 +6,13 @@ import digits
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from digits import error_of
-from fedplug_torch import FedplugState, GatheredState, fedplug_hook
+from fedplug_torch import FedplugState, GatheredState
 from outer_jobs import Worker
-from torch.nn.parallel import DistributedDataParallel
 
 
 def a_hook():
     """Returns the state of a hook after two steps."""
-    model = digits.network()
-    ddp, state = DistributedDataParallel(model), FedplugState("topk(0.05)", model)
-    ddp.register_comm_hook(state, fedplug_hook)
+    ddp, state = digits.hooked("topk(0.05)", digits.network())
     for step in range(2):
         digits.loss_of(ddp, step, dist.get_rank()).backward()
     return state

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import tempfile
 import traceback
@@ -60,6 +61,16 @@ class Ranks:
             process.kill()
             process.join()
         self._folder.cleanup()
+
+
+@contextlib.contextmanager
+def one_rank():
+    """Makes this process the only rank."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
 
 
 def _serve(pipe, rank, count, meeting_point):

@@ -3,11 +3,10 @@
 import pytest
 import safetensors.torch
 import torch
-import torch.distributed as dist
-from fedplug_torch import Codec, FedplugState, FixedSize, OuterStep, fedplug_hook
+from digits import hooked
+from fedplug_torch import Codec, FixedSize, OuterStep
 from fedplug_torch.mean import means_of
 from fedplug_torch.tensors import arrays_like
-from torch.nn.parallel import DistributedDataParallel
 
 import fedplug
 
@@ -19,14 +18,6 @@ fedplug_cuda = pytest.importorskip("fedplug_cuda", reason=NO_DEVICE)
 pytestmark = pytest.mark.skipif(
     fedplug_cuda.problem() is not None or not torch.cuda.is_available(), reason=NO_DEVICE
 )
-
-
-@pytest.fixture
-def alone(tmp_path):
-    """A process group of this process alone."""
-    dist.init_process_group("gloo", init_method=(tmp_path / "alone").as_uri(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
 
 
 def update(seed, device, dtype=torch.float32):
@@ -159,13 +150,12 @@ def test_means_are_on_the_device_with_the_bits_of_the_cpu(dtype, expression):
 
 
 @pytest.mark.parametrize("encoder", ["topk(0.05) | qsgd(8)", "topk(0.05, scope='model')", "qsgd(8)"])
-def test_the_hook_has_the_bits_of_the_cpu_and_keeps_residuals_on_the_device(encoder, alone):
+def test_the_hook_has_the_bits_of_the_cpu_and_keeps_residuals_on_the_device(encoder, one_rank):
     gradients = {}
     for device in ("cpu", "cuda"):
         torch.manual_seed(0)
         model = torch.nn.Linear(300, 70).to(device)
-        ddp, state = DistributedDataParallel(model), FedplugState(encoder, model)
-        ddp.register_comm_hook(state, fedplug_hook)
+        ddp, state = hooked(encoder, model)
         for seed in range(6):  # DDP's buckets change after the first step
             model.zero_grad()
             # A gradient is one number of x, so it has the same bits on both devices.

@@ -97,11 +97,14 @@ def test_unused_parameters_need_zeros_as_gradients(four_ranks):
 # Checkpoints -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("encoder", ["topk(0.05) | qsgd(4)", "sign"])
-def test_a_checkpoint_goes_on_with_the_same_bits(four_ranks, tmp_path, encoder):
-    whole = four_ranks.run(fsdp_jobs.train, encoder, 6)
-    four_ranks.run(fsdp_jobs.train, encoder, 3, folder=tmp_path, save=True)
-    resumed = four_ranks.run(fsdp_jobs.train, encoder, 6, begin=3, folder=tmp_path)
+@pytest.mark.parametrize(
+    ("encoder", "memory"),
+    [("topk(0.05) | qsgd(4)", "device"), ("sign", "device"), ("topk(0.05)", "bfloat16")],
+)
+def test_a_checkpoint_goes_on_with_the_same_bits(four_ranks, tmp_path, encoder, memory):
+    whole = four_ranks.run(fsdp_jobs.train, encoder, 6, memory=memory)
+    four_ranks.run(fsdp_jobs.train, encoder, 3, memory=memory, folder=tmp_path, save=True)
+    resumed = four_ranks.run(fsdp_jobs.train, encoder, 6, memory=memory, begin=3, folder=tmp_path)
     for one, other in zip(whole, resumed, strict=True):
         assert_same(one["parameters"], other["parameters"])
         assert_same(one["residuals"], other["residuals"])

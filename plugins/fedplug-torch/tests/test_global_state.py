@@ -7,9 +7,8 @@ import contextlib
 import fedplug_torch
 import pytest
 import torch
-import torch.distributed as dist
-from fedplug_torch import FedplugState, FixedSize, OuterStep, fedplug_hook
-from torch.nn.parallel import DistributedDataParallel
+from digits import hooked
+from fedplug_torch import FixedSize, OuterStep
 
 CPU = torch.device("cpu")
 
@@ -96,22 +95,17 @@ def test_settings_change_no_bit(setting, use):
 
 
 @pytest.mark.parametrize("name", ["default device", "default dtype", "deterministic"])
-def test_settings_change_no_bit_of_the_hook(name):
+def test_settings_change_no_bit_of_the_hook(name, one_rank):
     def gradients():
         model = torch.nn.Linear(40, 30, device=CPU, dtype=torch.float32)
-        ddp, state = DistributedDataParallel(model), FedplugState("topk(0.1)", model)
-        ddp.register_comm_hook(state, fedplug_hook)
+        ddp, state = hooked("topk(0.1)", model)
         ddp(update()["w"]).sum().backward()
         state.load_state_dict(state.state_dict())
         return [model.weight.grad, state.state_dict()["codec/weight/residual"]]
 
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    try:
-        expected = gradients()
-        with SETTINGS[name]():
-            found = gradients()
-    finally:
-        dist.destroy_process_group()
+    expected = gradients()
+    with SETTINGS[name]():
+        found = gradients()
     for one, other in zip(found, expected, strict=True):
         assert torch.equal(one, other)
 

@@ -6,14 +6,13 @@ the residuals of `FedplugState`.
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
-from fedplug_torch import FedplugState, OuterStep, fedplug_hook
+from digits import hooked
+from fedplug_torch import OuterStep
+from ranks import one_rank
 from safetensors.torch import load_file, save_file
-from torch.nn.parallel import DistributedDataParallel
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -64,20 +63,8 @@ def next_message(model, outer):
     }
 
 
-@contextlib.contextmanager
-def one_rank():
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    try:
-        yield
-    finally:
-        dist.destroy_process_group()
-
-
 def new_ddp():
-    model = DistributedDataParallel(new_model())
-    state = FedplugState("topk(0.1) | qsgd(8)", model)
-    model.register_comm_hook(state, fedplug_hook)
-    return model, state
+    return hooked("topk(0.1) | qsgd(8)", new_model())
 
 
 def backward(model, seed):

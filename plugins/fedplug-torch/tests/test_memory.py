@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import digits
-import fsdp_jobs
 import numpy as np
 import pytest
 import torch
-from digits import assert_same
-from fedplug_torch import OuterStep, decode
+from fedplug_torch import OuterStep
 from fedplug_torch.memory import packed, stochastic_bfloat16, unpacked
 
 from fedplug.errors import ArgumentError
@@ -83,38 +81,12 @@ def test_only_residuals_in_float32_are_rounded():
     }
     wide = unpacked(kept)
     assert all(wide[key].dtype == array.dtype for key, array in state.items())
-    assert packed(state, "host", 0).keys() == packed(state, "device", 0).keys() == state.keys()
+    for memory in ("host", "device"):
+        kept = packed(state, memory, 0)
+        assert all(kept[key].dtype == array.dtype for key, array in state.items())
 
 
 @pytest.mark.parametrize("memory", ["float16", None, True])
 def test_what_is_no_choice_is_refused(memory):
     with pytest.raises(ArgumentError, match=r"memory is .*; it must be one of 'device', 'bfloat16', 'host'"):
         OuterStep(digits.network(), "topk(0.1)", inner_steps=1, memory=memory)
-
-
-# Restarts and learning -------------------------------------------------------------------------------------
-
-
-def test_a_restarted_hook_of_replicas_goes_on_with_the_same_bits(start, tmp_path):
-    ranks = start(4)
-    whole = ranks.run(fsdp_jobs.train, "topk(0.05)", 6, memory="bfloat16")
-    ranks.run(fsdp_jobs.train, "topk(0.05)", 3, memory="bfloat16", folder=tmp_path, save=True)
-    resumed = ranks.run(fsdp_jobs.train, "topk(0.05)", 6, memory="bfloat16", begin=3, folder=tmp_path)
-    for one, other in zip(whole, resumed, strict=True):
-        assert_same(one["parameters"], other["parameters"])
-        assert_same(one["residuals"], other["residuals"])
-
-
-@pytest.mark.parametrize("sent", [True, False])
-def test_sent_and_kept_add_up_also_if_a_message_was_not_applied(sent):
-    model, change = torch.nn.Linear(50, 20), numbers((20, 50))
-    outer = OuterStep(model, "topk(0.1)", inner_steps=1, memory="bfloat16")
-    other = outer.encode()  # of zeros
-    with torch.no_grad():
-        model.weight -= change
-    own = outer.encode()
-    outer.apply({"worker": own if sent else other})
-    residual = outer.state_dict()["fragment 0/codec/weight/residual"]
-    assert residual.dtype is torch.bfloat16
-    total = residual.float() + (decode(own["weight"]) if sent else 0)
-    torch.testing.assert_close(total, change, rtol=2**-7, atol=1e-6)

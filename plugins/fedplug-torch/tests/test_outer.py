@@ -100,13 +100,6 @@ def test_an_invalid_message_is_refused(messages, words):
         Worker(0, "identity").outer.apply(messages)
 
 
-def test_a_state_of_another_model_is_refused():
-    saved = Worker(0, "topk(0.1)").outer.state_dict()
-    other = torch.nn.Linear(64, 48)
-    with pytest.raises(StateError, match=r"fragment 0/anchor/0\.bias"):
-        OuterStep(other, "topk(0.1)", inner_steps=1).load_state_dict(saved)
-
-
 def test_an_optimizer_of_other_parameters_is_refused():
     with pytest.raises(ArgumentError, match="other parameters"):
         OuterStep(
@@ -245,19 +238,20 @@ def test_a_copy_continues_with_the_same_bits(copied):
 
 
 @pytest.mark.parametrize(
-    "encoder",
+    ("encoder", "memory", "tolerance"),
     [
-        "topk(0.1)",
-        "topk(0.1) | qsgd(4)",
-        "sign",
-        "identity",
+        ("topk(0.1)", "device", 1e-4),
+        ("topk(0.1) | qsgd(4)", "device", 1e-4),
+        ("sign", "device", 1e-4),
+        ("identity", "device", 1e-4),
+        ("topk(0.1)", "bfloat16", 5 * 2**-6),
     ],
 )
-def test_changes_that_were_not_applied_are_sent_later(encoder):
+def test_changes_that_were_not_applied_are_sent_later(encoder, memory, tolerance):
     """The sum of all changes equals the applied changes plus the kept ones."""
     model = torch.nn.ParameterDict({"large": torch.zeros(40, 50), "small": torch.zeros(7)})
     optimizer = torch.optim.SGD(model.parameters(), lr=1)
-    outer = OuterStep(model, encoder, inner_steps=1, optimizer=optimizer)
+    outer = OuterStep(model, encoder, inner_steps=1, optimizer=optimizer, memory=memory)
     nothing = OuterStep(copy.deepcopy(model), "identity", inner_steps=1).encode()
     made = {name: torch.zeros_like(p) for name, p in model.items()}
     for step, is_applied in enumerate([True, False, False, True, False]):
@@ -272,7 +266,7 @@ def test_changes_that_were_not_applied_are_sent_later(encoder):
     for name, p in model.items():
         kept = [value for key, value in state.items() if key.endswith((f"{name}/residual", f"{name}/unsent"))]
         kept += [state[key] for key in (f"fragment 0/unsent/{name}",) if key in state]
-        torch.testing.assert_close(p.detach() - sum(kept), made[name], rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(p.detach() - sum(kept), made[name], rtol=tolerance, atol=tolerance)
 
 
 def test_a_worker_may_say_whether_its_message_was_applied():
@@ -405,9 +399,10 @@ class Masked(torch.nn.Module):
 
 @pytest.mark.parametrize("constant", [float("inf"), float("-inf"), float("nan"), 0.0])
 @pytest.mark.parametrize("encoder", ["auto", "topk(0.1)", "identity"])
-def test_constants_that_are_not_finite_have_not_changed_and_dtypes_may_differ(constant, encoder):
+@pytest.mark.parametrize("alpha", [0.0, 0.5], ids=["", "mixed"])
+def test_constants_that_are_not_finite_have_not_changed_and_dtypes_may_differ(constant, encoder, alpha):
     model = Masked(constant)
-    outer = OuterStep(model, encoder, inner_steps=1)
+    outer = OuterStep(model, encoder, inner_steps=1, fragment_update_alpha=alpha)
     mask = model.mask.detach().clone()
     for _ in range(3):
         with torch.no_grad():

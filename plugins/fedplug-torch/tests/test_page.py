@@ -6,9 +6,7 @@ import re
 from pathlib import Path
 
 import fedplug_torch
-import pytest
 import torch
-import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
@@ -26,13 +24,6 @@ def run(lines, **names):
     names |= {name: getattr(fedplug_torch, name) for name in fedplug_torch.__all__}
     exec(lines, names)
     return names
-
-
-@pytest.fixture
-def one_rank():
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
 
 
 def test_the_hook_is_registered(one_rank):

@@ -159,22 +159,6 @@ def test_an_error_of_one_rank_is_one_of_all_after_the_delay_and_the_next_call_tr
         np.testing.assert_array_equal(one[1]["0.weight"], other[1]["0.weight"])
 
 
-@pytest.mark.parametrize("encoder", ["identity", "topk(0.1)"])
-def test_constants_that_are_not_finite_are_not_changed_by_mixing(encoder):
-    model = torch.nn.ParameterDict(
-        {"mask": torch.triu(torch.full((16, 16), float("-inf")), 1), "x": torch.ones(99)}
-    )
-    mask = model["mask"].detach().clone()
-    outer = OuterStep(model, encoder, inner_steps=2, fragment_sync_delay=1, fragment_update_alpha=0.5)
-    for _ in range(3):
-        message = outer.encode()
-        with torch.no_grad():
-            model["x"] += 1
-        outer.apply({"me": message})
-    assert torch.equal(model["mask"], mask)
-    assert model["x"].isfinite().all()
-
-
 # Fragments -------------------------------------------------------------------------------------------------
 
 
