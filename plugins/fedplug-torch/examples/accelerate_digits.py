@@ -1,12 +1,13 @@
 """Accelerate: the hook is registered after `prepare`, and all residuals are a part of `save_state`.
 
-``torchrun --nproc-per-node 2 accelerate_digits.py saved``, or ``accelerate launch --cpu --num_processes 2``,
-trains on scikit-learn's digits. Called again with more ``--steps``, it resumes from the folder.
+``torchrun --nproc-per-node 2 accelerate_digits.py saved 100``, or ``accelerate launch --cpu
+--num_processes 2``, trains on scikit-learn's digits. Called again with more steps, it resumes from the
+folder.
 """
 
 from __future__ import annotations
 
-import argparse
+import sys
 from pathlib import Path
 
 import torch
@@ -44,15 +45,6 @@ def train(steps: int, folder: Path) -> tuple[torch.nn.Module, FedplugState]:
     return network, state
 
 
-def main() -> None:
-    """Trains."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--steps", type=int, default=100)
-    arguments = parser.parse_args()
-    _, state = train(arguments.steps, arguments.folder)
-    print(f"{state.step} steps, {state.bytes_sent:,} bytes instead of {state.dense_bytes:,}", flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    _, hook = train(int(sys.argv[2]), Path(sys.argv[1]))
+    print(f"{hook.step} steps, {hook.bytes_sent:,} bytes instead of {hook.dense_bytes:,}", flush=True)

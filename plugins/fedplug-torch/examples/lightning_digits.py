@@ -2,13 +2,13 @@
 
 Lightning ignores these arguments without a GPU, so the callback registers the hook there.
 
-``torchrun --nproc-per-node 2 lightning_digits.py saved`` trains on scikit-learn's digits. Called again with
-more ``--epochs``, it resumes from the checkpoint in the folder.
+``torchrun --nproc-per-node 2 lightning_digits.py saved 4`` trains on scikit-learn's digits. Called again with
+more epochs, it resumes from the checkpoint in the folder.
 """
 
 from __future__ import annotations
 
-import argparse
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -87,15 +87,6 @@ def train(epochs: int, folder: Path) -> tuple[Digits, FedplugState]:
     return model, state
 
 
-def main() -> None:
-    """Trains."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--epochs", type=int, default=4)
-    arguments = parser.parse_args()
-    _, state = train(arguments.epochs, arguments.folder)
-    print(f"{state.step} steps, {state.bytes_sent:,} bytes instead of {state.dense_bytes:,}", flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    _, hook = train(int(sys.argv[2]), Path(sys.argv[1]))
+    print(f"{hook.step} steps, {hook.bytes_sent:,} bytes instead of {hook.dense_bytes:,}", flush=True)

@@ -1,14 +1,14 @@
 """PEFT: ranks train LoRA adapters on their own, and exchange the changes of the adapters only.
 
-``torchrun --nproc-per-node 2 peft_adapters.py saved`` trains a tiny Llama on numbers that repeat. Called
-again with more ``--steps``, it resumes from the folder. `OuterStep` leaves out parameters without gradients,
+``torchrun --nproc-per-node 2 peft_adapters.py saved 40`` trains a tiny Llama on numbers that repeat. Called
+again with more steps, it resumes from the folder. `OuterStep` leaves out parameters without gradients,
 so it needs no list of the adapters. Its rules are about PEFT's names, such as
 ``...layers.0.self_attn.q_proj.lora_A.default.weight``.
 """
 
 from __future__ import annotations
 
-import argparse
+import sys
 from pathlib import Path
 
 import torch
@@ -51,16 +51,7 @@ def train(steps: int, folder: Path) -> tuple[torch.nn.Module, OuterStep]:
     return model, outer
 
 
-def main() -> None:
-    """Trains."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--steps", type=int, default=40)
-    arguments = parser.parse_args()
-    _, outer = train(arguments.steps, arguments.folder)
-    print(f"{outer.bytes_sent:,} bytes instead of {outer.dense_bytes:,}", flush=True)
-    dist.destroy_process_group()
-
-
 if __name__ == "__main__":
-    main()
+    _, trained = train(int(sys.argv[2]), Path(sys.argv[1]))
+    print(f"{trained.bytes_sent:,} bytes instead of {trained.dense_bytes:,}", flush=True)
+    dist.destroy_process_group()

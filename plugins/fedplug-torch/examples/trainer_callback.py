@@ -1,12 +1,12 @@
 """Hugging Face Trainer: a callback registers the hook, and saves and loads the residuals with a checkpoint.
 
-``torchrun --nproc-per-node 2 trainer_callback.py saved`` trains a tiny Llama on numbers that repeat. Called
-again with more ``--steps``, it resumes from the newest checkpoint in the folder.
+``torchrun --nproc-per-node 2 trainer_callback.py saved 100`` trains a tiny Llama on numbers that repeat.
+Called again with more steps, it resumes from the newest checkpoint in the folder.
 """
 
 from __future__ import annotations
 
-import argparse
+import sys
 from pathlib import Path
 
 import torch
@@ -94,15 +94,6 @@ def train(steps: int, folder: Path) -> tuple[torch.nn.Module, FedplugState]:
     return trainer.model, callback.state
 
 
-def main() -> None:
-    """Trains."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--steps", type=int, default=100)
-    arguments = parser.parse_args()
-    _, state = train(arguments.steps, arguments.folder)
-    print(f"{state.step} steps, {state.bytes_sent:,} bytes instead of {state.dense_bytes:,}", flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    _, hook = train(int(sys.argv[2]), Path(sys.argv[1]))
+    print(f"{hook.step} steps, {hook.bytes_sent:,} bytes instead of {hook.dense_bytes:,}", flush=True)
