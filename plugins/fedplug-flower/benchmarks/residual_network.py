@@ -190,30 +190,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--runs", type=Path, default=Path("runs/residual_network.jsonl"))
+    parser.add_argument("--runs", type=Path, default=Path("runs/residual_network"))
     given = parser.parse_args()
     torch.set_num_threads(1)
     logging.getLogger("flwr").setLevel(logging.WARNING)
     TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = RUN, 1, 1
-    given.runs.parent.mkdir(parents=True, exist_ok=True)
+    given.runs.mkdir(parents=True, exist_ok=True)
     runs: dict[str, list[list[Line]]] = {way: [] for way in WAYS}
     for seed, way in itertools.product(range(given.seeds), WAYS):
-        if (found := finished(given.runs, way, seed, given.rounds)) is None:
-            found = train(way, seed, given.rounds)
-            with given.runs.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"way": way, "seed": seed, "lines": found}) + "\n")
-        runs[way].append(found)
+        path = given.runs / f"{given.rounds} {way.replace('`', '')} {seed}.json"
+        if not path.exists():
+            path.write_text(json.dumps(train(way, seed, given.rounds)), encoding="utf-8")
+        runs[way].append(json.loads(path.read_text(encoding="utf-8")))
     RESULTS.write_text(page(runs, given.rounds), encoding="utf-8")
-
-
-def finished(path: Path, way: str, seed: int, rounds: int) -> list[Line] | None:
-    """Returns the rounds of a training that the file has, perhaps of a longer one, or None."""
-    for text in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-        record = json.loads(text)
-        lines: list[Line] = record["lines"]
-        if (record["way"], record["seed"]) == (way, seed) and len(lines) >= rounds:
-            return lines[:rounds]
-    return None
 
 
 def page(runs: dict[str, list[list[Line]]], rounds: int) -> str:

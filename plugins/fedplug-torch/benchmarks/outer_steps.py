@@ -149,16 +149,11 @@ ROWS = {
 
 def measured(name: str, seed: int, steps: int, path: Path) -> dict[str, float]:
     """Returns the loss and the bytes of a training. Trains unless the file has them."""
-    key = {"name": name, "seed": seed, "steps": steps}
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-        record: dict[str, float] = json.loads(line)
-        if key.items() <= record.items():
-            return record
-    row = ROWS[name]
-    last = run(row.method, text(), steps, seed, row.worker)[-1]
-    record = {"loss": last.loss, "bytes": last.bytes_sent}
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps({**key, **record}) + "\n")
+    if not path.exists():
+        row = ROWS[name]
+        last = run(row.method, text(), steps, seed, row.worker)[-1]
+        path.write_text(json.dumps({"loss": last.loss, "bytes": last.bytes_sent}), encoding="utf-8")
+    record: dict[str, float] = json.loads(path.read_text(encoding="utf-8"))
     print(seed, name, record, flush=True)
     return record
 
@@ -221,13 +216,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--steps", type=int, default=120, help="of every worker, a multiple of 24")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--runs", type=Path, default=Path("runs/outer_steps.jsonl"))
+    parser.add_argument("--runs", type=Path, default=Path("runs/outer_steps"), help="the folder of rows")
     given = parser.parse_args()
-    given.runs.parent.mkdir(parents=True, exist_ok=True)
+    given.runs.mkdir(parents=True, exist_ok=True)
     rows: dict[str, list[dict[str, float]]] = {name: [] for name in ROWS}
     for seed in range(given.seeds):
         for name in ROWS:
-            rows[name].append(measured(name, seed, given.steps, given.runs))
+            path = given.runs / f"{given.steps} {name.replace('/', ' of ')} {seed}.json"
+            rows[name].append(measured(name, seed, given.steps, path))
         RESULTS.write_text(page(rows, given.steps), encoding="utf-8")
 
 
