@@ -42,6 +42,25 @@ def arrays(found: ArrayRecord) -> Model:
     return {name: array.numpy() for name, array in found.items()}
 
 
+def assert_same(model: Model, expected: Model, rtol: float = 0.0, atol: float = 0.0) -> None:
+    """Compares models by name, exactly unless there is a tolerance."""
+    assert model.keys() == expected.keys()
+    for name, array in expected.items():
+        assert model[name].dtype == array.dtype
+        np.testing.assert_allclose(model[name], array, rtol=rtol, atol=atol, err_msg=name)
+
+
+def app_of(answer: Callable[[Message, int], RecordDict], mods: list[Any] | None = None) -> ClientApp:
+    """Returns a ClientApp with the mod that replies to training with ``answer(message, node)``."""
+    app = ClientApp(mods=[CompressMod()] if mods is None else mods)
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        return Message(answer(message, context.node_id), reply_to=message)
+
+    return app
+
+
 def client_app(
     update: Callable[[int, int], Model] = update_of,
     mods: list[Any] | None = None,
@@ -51,18 +70,14 @@ def client_app(
 
     Node n has 10 n examples.
     """
-    app = ClientApp(mods=[CompressMod()] if mods is None else mods)
 
-    @app.train()
-    def train(message: Message, context: Context) -> Message:
-        round_num = int(message.content["config"]["server-round"])
-        change = update(context.node_id, round_num)
+    def answer(message: Message, node: int) -> RecordDict:
+        change = update(node, int(message.content["config"]["server-round"]))
         model = {name: array + change[name] for name, array in arrays(message.content["arrays"]).items()}
-        measured = {"num-examples": 10 * context.node_id, "loss": 1.0 / context.node_id, **(metrics or {})}
-        content = RecordDict({"arrays": record(model), "metrics": MetricRecord(measured)})
-        return Message(content, reply_to=message)
+        measured = {"num-examples": 10 * node, "loss": 1.0 / node, **(metrics or {})}
+        return RecordDict({"arrays": record(model), "metrics": MetricRecord(measured)})
 
-    return app
+    return app_of(answer, mods)
 
 
 class Nodes(Grid):

@@ -13,7 +13,7 @@ from fedplug_flower.records import KEY, MODEL_STYPE, VERSION_KEY
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg, FedMedian
-from local_flower import Model, Nodes, arrays, client_app, new_model, record, update_of
+from local_flower import Model, Nodes, arrays, assert_same, client_app, new_model, record, update_of
 
 from fedplug.wire.message import MessageReader
 
@@ -93,8 +93,7 @@ def test_updates_are_added_to_the_exact_model(make: Any, encoder: str | None, no
     nodes.add(1, 2, 3, app=client_app(nothing))
     strategy = Compressed(make(), encoder, broadcast_encoder=DOWN)
     model, _ = nodes.run_rounds(strategy, range(1, 4), new_model())
-    for name, array in new_model().items():
-        np.testing.assert_allclose(model[name], array, rtol=1e-6, atol=1e-6)
+    assert_same(model, new_model(), rtol=1e-6, atol=1e-6)
 
 
 def test_a_node_whose_reply_is_lost_gets_a_snapshot(nodes: Nodes) -> None:

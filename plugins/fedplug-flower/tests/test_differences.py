@@ -44,18 +44,6 @@ def test_whole_numbers_are_exact_in_every_round(dtype: str) -> None:
     assert [update["tokens"].dtype for update in found] == [np.float64, np.float64]
 
 
-@pytest.mark.parametrize("constant", [np.inf, -np.inf, np.nan])
-def test_constants_that_are_not_finite_have_not_changed(constant: float) -> None:
-    mask = np.full((20, 20), constant, np.float32)
-    start = record(weights=np.zeros(100, np.float32), mask=mask)
-    trained = record(weights=np.ones(100, np.float32), mask=mask)
-    assert not differences.between(trained, start)["mask"].any()
-    model = mean_of(start, trained, trained)
-    np.testing.assert_array_equal(model["mask"].numpy(), mask)
-    assert model["weights"].numpy().tolist() == [1] * 100
-    fedplug.codec("topk(0.1)").encode_model(differences.between(trained, start))
-
-
 @pytest.mark.parametrize(("before", "after"), [(0, np.nan), (0, np.inf), (np.inf, 0), (np.inf, -np.inf)])
 def test_an_entry_that_becomes_or_was_not_finite_is_refused(before: float, after: float) -> None:
     start, trained = (record(w=np.full(100, value, np.float32)) for value in (before, after))

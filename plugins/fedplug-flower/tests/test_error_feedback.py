@@ -89,22 +89,6 @@ def test_a_restarted_node_with_a_new_id_continues(nodes: Nodes) -> None:
         assert sent(nodes, 1 if round_num < 3 else 100) == expected.payloads(before, round_num)
 
 
-def test_nodes_receive_their_own_receipts_and_new_ones_those_of_lost_nodes(nodes: Nodes) -> None:
-    nodes.add(1, 2)
-    strategy = Compressed(FedAvg(), ENCODER)
-    model, _ = nodes.run_rounds(strategy, (1,), new_model())
-    receipts = {node: reply.content["fedplug"]["receipt"] for node, reply in nodes.replies.items()}
-    nodes.remove(1)
-    nodes.add(3)
-    nodes.run_rounds(strategy, (2,), model)
-    named = {node: message.content["fedplug"] for node, message in nodes.sent.items()}
-    assert {node: record.get("accepted") for node, record in named.items()} == {
-        2: [receipts[2]],
-        3: [receipts[1]],
-    }
-    assert {node: record.get("gone") for node, record in named.items()} == {2: None, 3: ["1"]}
-
-
 def test_nodes_of_one_machine_with_one_partition_id_keep_residuals_of_their_own(
     nodes: Nodes, log: list[str]
 ) -> None:

@@ -8,26 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fedplug_flower import Compressed, CompressMod
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
-from flwr.clientapp import ClientApp
+from fedplug_flower import Compressed
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg, FedMedian, Krum
-from local_flower import Model, Nodes, arrays, new_model, record
+from local_flower import Model, Nodes, app_of, arrays, assert_same, new_model, record
 
 TOPK = "topk(0.1)"
 
 Answer = Callable[[Message, int], RecordDict]
-
-
-def app_of(answer: Answer, mods: list[Any] | None = None) -> ClientApp:
-    """Returns a ClientApp with the mod that replies to training with ``answer(message, node)``."""
-    app = ClientApp(mods=[CompressMod()] if mods is None else mods)
-
-    @app.train()
-    def train(message: Message, context: Context) -> Message:
-        return Message(answer(message, context.node_id), reply_to=message)
-
-    return app
 
 
 def trained(message: Message, node: int) -> Model:
@@ -104,9 +92,7 @@ def test_replies_of_other_forms_give_the_model_that_they_give_in_plain_flower(
     alone.add(1, 2, 3, app=app_of(answer, mods=[]))
     model, metrics = nodes.run_rounds(Compressed(make(), TOPK), (1,), new_model())
     expected, _ = alone.run_rounds(make(), (1,), new_model())
-    assert model.keys() == expected.keys()
-    for name, array in expected.items():
-        np.testing.assert_allclose(model[name], array, rtol=1e-6)
+    assert_same(model, expected, rtol=1e-6)
     assert (metrics["fedplug-compressed"], metrics["fedplug-dense"], metrics["fedplug-refused"]) == (0, 3, 0)
 
 
@@ -158,8 +144,7 @@ def test_a_round_without_an_accepted_update_logs_an_error_that_says_why(
 ) -> None:
     nodes.add(1, 2, 3, app=app_of(answer))
     model, _ = nodes.run_rounds(Compressed(make(), TOPK), (1,), new_model())
-    for name, array in new_model().items():
-        np.testing.assert_array_equal(model[name], array)
+    assert_same(model, new_model())
     (line,) = [line for line in log if "round 1: no update was accepted, so the model stays as it is" in line]
     assert all(word in line for word in words)
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from fedplug_flower import Compressed, CompressMod
+from fedplug_flower import Compressed
 from fedplug_flower.records import KEY
-from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg, FedMedian
-from local_flower import Model, Nodes, arrays, record
+from local_flower import Model, Nodes, app_of, arrays, record
 
 README = "topk(0.01, scope='model') | qsgd(8)"
 ENCODERS = ["auto", README, "rules({'*': 'sign'})", "budget('topk(0.05)', 9000)"]
@@ -45,28 +44,24 @@ def trained(model: Model, node: int, round_num: int) -> Model:
 
 
 def app(train: Callable[[Model, int, int], Model] = trained, mods: list[Any] | None = None) -> ClientApp:
-    made = ClientApp(mods=[CompressMod()] if mods is None else mods)
-
-    @made.train()
-    def answer(message: Message, context: Context) -> Message:
+    def answer(message: Message, node: int) -> RecordDict:
         round_num = int(message.content["config"]["server-round"])
-        model = train(arrays(message.content["arrays"]), context.node_id, round_num)
-        metrics = MetricRecord({"num-examples": 7 * context.node_id + 3})
-        return Message(RecordDict({"arrays": record(model), "metrics": metrics}), reply_to=message)
+        model = train(arrays(message.content["arrays"]), node, round_num)
+        return RecordDict({"arrays": record(model), "metrics": MetricRecord({"num-examples": 7 * node + 3})})
 
-    return made
+    return app_of(answer, mods)
 
 
-@pytest.fixture
-def nodes(tmp_path: Path) -> Nodes:
-    return Nodes(tmp_path)
+def of_one(encoder: str, kind: Any = FedAvg) -> Compressed:
+    """Returns a strategy that is content with one node."""
+    return Compressed(kind(min_train_nodes=1, min_available_nodes=1), encoder)
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
 @pytest.mark.parametrize("kind", [FedAvg, FedMedian])
 def test_one_client_moves_them_to_its_own_bits(encoder: str, kind: type, nodes: Nodes) -> None:
     nodes.add(1, app=app())
-    strategy, model = Compressed(kind(min_train_nodes=1, min_available_nodes=1), encoder), new_model()
+    strategy, model = of_one(encoder, kind), new_model()
     for round_num in (1, 2, 3):
         expected = trained(model, 1, round_num)
         model, metrics = nodes.run_rounds(strategy, [round_num], model)
@@ -85,7 +80,7 @@ def test_an_array_of_any_name_gets_no_negative_element_where_training_makes_none
         return {"factor": model["factor"] * scale}
 
     nodes.add(1, app=app(shrunk))
-    strategy = Compressed(FedAvg(min_train_nodes=1, min_available_nodes=1), encoder)
+    strategy = of_one(encoder)
     model = {"factor": np.random.default_rng(0).exponential(size=(40, 30)).astype(np.float32)}
     for round_num in (1, 2, 3):
         model, metrics = nodes.run_rounds(strategy, [round_num], model)
@@ -113,14 +108,20 @@ def test_several_clients_move_them_to_their_mean(encoder: str, nodes: Nodes) -> 
         assert (model["bn.running_var"][:5] == 0).all()
 
 
-def test_a_statistic_that_is_not_finite_and_does_not_change_is_no_error(nodes: Nodes) -> None:
-    start = {**new_model(), "bn.running_var": np.full(100, np.inf, np.float32)}
-    nodes.add(1, app=app(lambda model, node, round_num: {**model, "conv.weight": model["conv.weight"] + 1}))
-    strategy = Compressed(FedAvg(min_train_nodes=1, min_available_nodes=1), "auto")
-    model, metrics = nodes.run_rounds(strategy, [1], start)
-    assert metrics["fedplug-compressed"] == 1
+@pytest.mark.parametrize("constant", [np.inf, -np.inf, np.nan])
+def test_constants_that_are_not_finite_are_no_error(constant: float, nodes: Nodes) -> None:
+    def changed(model: Model, node: int, round_num: int) -> Model:
+        return {**model, "conv.weight": model["conv.weight"] + 1}
+
+    names = ("bn.running_var", "causal")
+    start = {**new_model(), **dict.fromkeys(names, np.full(100, constant, np.float32))}
+    nodes.add(1, app=app(changed))
+    nodes.add(2, app=app(changed, mods=[]))
+    model, metrics = nodes.run_rounds(of_one("topk(0.1)"), [1], start)
+    assert (metrics["fedplug-compressed"], metrics["fedplug-dense"]) == (1, 1)
     assert not np.array_equal(model["conv.weight"], start["conv.weight"])
-    assert np.array_equal(model["bn.running_var"], start["bn.running_var"])
+    for name in names:
+        np.testing.assert_array_equal(model[name], start[name])
 
 
 def test_the_log_lists_exactly_sent_arrays_with_the_reason(
@@ -128,7 +129,7 @@ def test_the_log_lists_exactly_sent_arrays_with_the_reason(
 ) -> None:
     caplog.set_level("INFO", "flwr")
     nodes.add(1, app=app())
-    strategy = Compressed(FedAvg(min_train_nodes=1, min_available_nodes=1), "auto")
+    strategy = of_one("auto")
     nodes.run_rounds(strategy, [1, 2], {**new_model(), "fc.bias": np.zeros(9, np.float32)})
     told = [line.getMessage() for line in caplog.records if "sent exactly" in line.getMessage()]
     assert told == [
@@ -142,7 +143,7 @@ def test_the_log_lists_exactly_sent_arrays_with_the_reason(
 @pytest.mark.parametrize("values", [[99], [-1], ["bn"], 3])
 def test_a_request_for_arrays_that_there_are_not_is_refused(nodes: Nodes, values: object) -> None:
     nodes.add(1, app=app())
-    strategy = Compressed(FedAvg(min_train_nodes=1, min_available_nodes=1), "auto")
+    strategy = of_one("auto")
     (message,) = strategy.configure_train(1, record(new_model()), ConfigRecord(), nodes)
     message.content[KEY]["values"] = values
     (reply,) = nodes.send_and_receive([message])

@@ -23,10 +23,11 @@ from flwr.serverapp.strategy import (
     FedMedian,
     FedProx,
     FedTrimmedAvg,
+    FedXgbBagging,
     FedYogi,
     Krum,
 )
-from local_flower import Nodes, arrays, client_app, new_model, record, update_of
+from local_flower import Nodes, arrays, assert_same, client_app, new_model, record, update_of
 
 import fedplug
 
@@ -61,9 +62,7 @@ def test_uncompressed_payloads_train_the_model_that_the_strategy_trains_alone(
     nodes.add(1, 2, 3, 4)
     model, metrics = nodes.run_rounds(Compressed(make(), "identity"), (1, 2, 3), new_model())
     expected, expected_metrics = plain(make)
-    for name, array in expected.items():
-        np.testing.assert_allclose(model[name], array, rtol=1e-4, atol=1e-5)
-        assert model[name].dtype == array.dtype
+    assert_same(model, expected, rtol=1e-4, atol=1e-5)
     assert metrics["fedplug-compressed"] == 4
     assert metrics["loss"] == pytest.approx(expected_metrics["loss"])
 
@@ -88,8 +87,7 @@ def test_clients_without_the_mod_take_part_in_the_same_round(nodes: Nodes) -> No
     nodes.add(4, app=client_app(mods=[]))
     model, metrics = nodes.run_rounds(Compressed(FedAvg(), "identity"), (1, 2, 3), new_model())
     expected, _ = plain(FedAvg)
-    for name, array in expected.items():
-        np.testing.assert_allclose(model[name], array, rtol=1e-5, atol=1e-6)
+    assert_same(model, expected, rtol=1e-5, atol=1e-6)
     assert (metrics["fedplug-compressed"], metrics["fedplug-dense"], metrics["fedplug-refused"]) == (2, 2, 0)
 
 
@@ -97,16 +95,14 @@ def test_where_no_client_has_the_mod_the_strategy_does_what_it_does_alone_bit_fo
     nodes.add(1, 2, 3, 4, app=client_app(mods=[]))
     model, metrics = nodes.run_rounds(Compressed(FedAvg(), TOPK), (1, 2), new_model())
     expected, _ = plain(FedAvg, rounds=2)
-    for name, array in expected.items():
-        np.testing.assert_array_equal(model[name], array)
+    assert_same(model, expected)
     assert metrics["fedplug-uplink-bytes"] == metrics["fedplug-dense-bytes"] > 0
 
 
 def test_the_mod_leaves_the_messages_of_other_strategies_alone(nodes: Nodes) -> None:
     nodes.add(1, 2, 3, 4)
     model, _ = nodes.run_rounds(FedAvg(), (1, 2), new_model())
-    for name, array in plain(FedAvg, rounds=2)[0].items():
-        np.testing.assert_array_equal(model[name], array)
+    assert_same(model, plain(FedAvg, rounds=2)[0])
     assert not nodes.state_dir.exists()
 
 
@@ -210,6 +206,8 @@ def test_a_wrong_configuration_is_an_error_at_once() -> None:
         Compressed(FedAvg(), "topkk(0.1)")
     with pytest.raises(TypeError, match="must be a Strategy"):
         Compressed("FedAvg", TOPK)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="FedXgbBagging collects trees"):
+        Compressed(FedXgbBagging(), TOPK)
     with pytest.raises(TypeError, match="needs the updates of each client"):
         Compressed(DifferentialPrivacyServerSideFixedClipping(FedAvg(), 1.0, 1.0, 2), TOPK, decode_each=False)
     with pytest.raises(RuntimeError, match="configure_train"):

@@ -71,11 +71,6 @@ def test_a_training_is_a_folder_of_scalars_by_round(logs):
     }
 
 
-def test_written_lines_are_visible_at_once(logs):
-    finish(1)
-    assert read(logs / FOLDER)["aggregator/uplink_bytes"] == [(1, 100)]
-
-
 def test_a_resumed_training_has_no_step_twice_and_none_lost(logs):
     finish(1)
     evaluate(1, 0.25)
