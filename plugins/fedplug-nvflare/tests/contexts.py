@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedplug_nvflare.update import SERVED
-from nvflare.apis.dxo import DXO, DataKind
+from nvflare.apis.dxo import DXO, DataKind, from_shareable
 from nvflare.apis.fl_constant import FLContextKey, ReservedKey
 from nvflare.apis.fl_context import FLContext, FLContextManager
 from nvflare.apis.shareable import Shareable
@@ -50,11 +50,24 @@ def arrived(shareable: Shareable, client: str) -> Shareable:
     return shareable
 
 
+def decoded(decoder: Any, sent: Shareable, client: str = "site-1") -> DXO:
+    """Returns what a decoder makes of a client's message."""
+    return from_shareable(decoder.process(arrived(sent, client), context("server", client)))
+
+
 def begin_round(component: Any, weights: Mapping[str, Any]) -> None:
     """Fires the event before a training task is sent, for a component of the server."""
     fl_ctx = context("server", "site-1")
     fl_ctx.set_prop(AppConstants.TRAIN_SHAREABLE, task(weights), private=True, sticky=False)
     component.handle_event(AppEventType.BEFORE_TRAIN_TASK, fl_ctx)
+
+
+def end_round(component: Any, result: object) -> FLContext:
+    """Fires the event after an aggregation, for a component of the server. Returns its context."""
+    fl_ctx = context("server", "")
+    fl_ctx.set_prop(AppConstants.AGGREGATION_RESULT, result, private=True, sticky=False)
+    component.handle_event(AppEventType.AFTER_AGGREGATION, fl_ctx)
+    return fl_ctx
 
 
 def task_context(client: str, message: Shareable, job: str = "job") -> FLContext:

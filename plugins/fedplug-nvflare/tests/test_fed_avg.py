@@ -41,11 +41,6 @@ def test_bytes_both_ways_are_in_the_logs(finished: Jobs) -> None:
     assert "FedplugReceiver" not in job.log("site-3")  # it gets plain weights
 
 
-def test_plain_fed_avg_equals_the_reference(finished: Jobs) -> None:
-    expected = reference.fed_avg([None, None], rounds=3)
-    np.testing.assert_allclose(finished["plain"].result().model, expected, rtol=0, atol=1e-6)
-
-
 def test_topk_continues_after_client_and_job_were_restarted(finished: Jobs) -> None:
     expected = reference.fed_avg(["topk(0.1)"] * 2, rounds=10)
     forgotten = reference.fed_avg(["topk(0.1)"] * 2, rounds=10, forget_at=(8,))

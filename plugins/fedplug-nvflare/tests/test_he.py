@@ -77,18 +77,28 @@ def run_round(
     return mean_of([vector for site, vector in vectors.items() if site not in lost])
 
 
-def expected(rounds: int, lost: Sequence[tuple[int, str]] = ()) -> Arrays:
-    """Returns the model of sites whose integers `fedplug.secure` adds without encryption."""
-    masked = MaskedSum(ENCODER, dict(sorted(MODEL.items())))
-    server, model = masked.init_server(), dict(sorted(MODEL.items()))
-    clients = {site: masked.init_client() for site in SITES}
+def expected(
+    rounds: int,
+    lost: Sequence[tuple[int, str]] = (),
+    encoder: str = ENCODER,
+    model: Arrays = MODEL,
+    trained: Callable[[str, int, Arrays], tuple[Arrays, float]] = lambda site, round_num, model: (
+        update_of(site, round_num),
+        weight_of(site),
+    ),
+) -> Arrays:
+    """Returns the model of sites whose integers `fedplug.secure` adds without encryption.
+
+    ``trained`` returns the update of a site in a round and its weight.
+    """
+    model = dict(sorted(model.items()))
+    masked = MaskedSum(encoder, model)
+    server, clients = masked.init_server(), {site: masked.init_client() for site in SITES}
     for round_num in range(rounds):
         total = masked.no_update()
         for site in SITES:
-            update = update_of(site, round_num)
-            vector, after = masked.encode(
-                update, clients[site], masked.message(server), weight=weight_of(site)
-            )
+            update, weight = trained(site, round_num, model)
+            vector, after = masked.encode(update, clients[site], masked.message(server), weight=weight)
             if (round_num, site) not in lost:
                 clients[site], total = after, total + vector
         mean, server = masked.decode(total, server)
@@ -345,24 +355,17 @@ def test_the_job_on_the_page_can_be_built(monkeypatch: pytest.MonkeyPatch) -> No
 
 @needs_tenseal
 def test_all_sites_of_a_job_have_the_model_of_unencrypted_sums(finished: Jobs) -> None:
-    job = finished["encrypted"].result()
-    masked = MaskedSum(jobs.ENCRYPTED, {digits_client.NAME: np.zeros(jobs.SHAPE, np.float32)})
-    server, weights = masked.init_server(), np.zeros(jobs.SHAPE, np.float32)
-    clients = {site: masked.init_client() for site in SITES}
-    for round_num in range(3):
-        total = masked.no_update()
-        for site in SITES:
-            x, y = digits_client.examples(site, 3)
-            update = {digits_client.NAME: digits_client.train(weights, x, y)[0] - weights}
-            vector, after = masked.encode(update, clients[site], masked.message(server), weight=len(y))
-            if (round_num, site) != (1, "site-3"):  # see LostUpdate
-                clients[site], total = after, total + vector
-        mean, server = masked.decode(total, server)
-        weights = weights + mean.update[digits_client.NAME]
+    def trained(site: str, _: int, model: Arrays) -> tuple[Arrays, float]:
+        x, y = digits_client.examples(site, 3)
+        return {name: digits_client.train(w, x, y)[0] - w for name, w in model.items()}, len(y)
+
+    job, name = finished["encrypted"].result(), digits_client.NAME
+    start = {name: np.zeros(jobs.SHAPE, np.float32)}
+    model = expected(3, [(1, "site-3")], jobs.ENCRYPTED, start, trained)  # see LostUpdate
     for site in SITES:
         with fedplug.open_store(f"sqlite:///{job.folder / site}/simulate_job/fedplug") as store:
             kept = store.open_process("homomorphic encryption").read_server()
-        np.testing.assert_array_equal(kept["model/" + digits_client.NAME], weights)
+        np.testing.assert_array_equal(kept["model/" + name], model[name])
         assert "applied the sum of 2 of 3 sites: site-1, site-2" in job.log(site)
 
 

@@ -48,28 +48,6 @@ def told(receipts: Receipts, client: str) -> str | None:
     return receipt
 
 
-def test_each_client_receives_its_receipt_once_the_round_is_aggregated(tmp_path: Path) -> None:
-    receipts = opened(tmp_path / "receipts.json")
-    contribute(receipts, "site-1", "0-a")
-    contribute(receipts, "site-2", "0-b")
-    assert told(receipts, "site-1") is None
-    fire(receipts, AppEventType.AFTER_AGGREGATION)
-    assert (told(receipts, "site-1"), told(receipts, "site-2"), told(receipts, "site-3")) == (
-        "0-a",
-        "0-b",
-        None,
-    )
-
-
-def test_refused_updates_are_not_reported_as_accepted(tmp_path: Path) -> None:
-    receipts = opened(tmp_path / "receipts.json")
-    contribute(receipts, "site-1", "0-a")
-    fire(receipts, AppEventType.AFTER_AGGREGATION)
-    contribute(receipts, "site-1", "1-b", accepted=False)
-    fire(receipts, AppEventType.AFTER_AGGREGATION)
-    assert told(receipts, "site-1") == "0-a"
-
-
 @pytest.mark.parametrize("kept", [AppEventType.AFTER_LEARNABLE_PERSIST, AppEventType.ROUND_STARTED])
 def test_another_job_knows_the_updates_accepted_before_its_model_was_saved(tmp_path: Path, kept: str) -> None:
     receipts = opened(tmp_path / "folder/receipts.json")
@@ -128,7 +106,5 @@ def test_the_lines_on_the_page_are_right() -> None:
 def test_a_refused_round_of_scatter_and_gather_accepts_no_receipt(tmp_path: Path, params: dict) -> None:
     receipts = opened(tmp_path / "receipts.json")
     contribute(receipts, "site-1", "0-a")
-    fl_ctx = contexts.context("server", "")
-    fl_ctx.set_prop(AppConstants.AGGREGATION_RESULT, contexts.result(params), private=True, sticky=False)
-    receipts.handle_event(AppEventType.AFTER_AGGREGATION, fl_ctx)
+    contexts.end_round(receipts, contexts.result(params))
     assert told(receipts, "site-1") == ("0-a" if params else None)

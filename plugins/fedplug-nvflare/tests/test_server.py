@@ -20,8 +20,6 @@ from nvflare.app_common.aggregators.weighted_aggregation_helper import (
     WeightedAggregationHelper,
     filter_aggregatable_metrics,
 )
-from nvflare.app_common.app_constant import AppConstants
-from nvflare.app_common.app_event_type import AppEventType
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 
 import fedplug
@@ -124,48 +122,55 @@ def test_payloads_of_encoders_that_are_not_expected_are_refused() -> None:
     decoder = FedplugDecoder(wire_ids=["qsgd/1"])
     contexts.begin_round(decoder, WEIGHTS)
     for codec, arrives in (("topk(0.1)", False), ("qsgd(4)", True)):
-        context = contexts.context("server", "site-1")
-        decoded = decoder.process(contexts.arrived(compressed(update(1), codec), "site-1"), context)
-        assert bool(from_shareable(decoded).data) is arrives
+        assert bool(contexts.decoded(decoder, compressed(update(1), codec)).data) is arrives
 
 
-@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN.keys())
-def test_a_broken_update_leaves_no_trace_in_the_sum(aggregator: FedplugAggregator, broken: Any) -> None:
+UNCOMPRESSED = {
+    "another shape, dense": {"kernel": np.zeros(3, np.float32)},
+    "another dtype, dense": {"kernel": np.zeros((64, 32))},
+    "NaN": {"kernel": np.full((64, 32), np.nan, np.float32)},
+    "an infinity": {"half": np.full(128, np.inf, np.float16)},
+    "infinite in the dtype of the model": {"half": np.full(128, 7e4, np.float32)},
+    "text": {"kernel": "text"},
+    "nothing": {"kernel": None},
+    "an unknown tensor, dense": {"kernel 2": np.zeros(3, np.float32)},
+}
+
+
+def hostile(case: str) -> Shareable:
+    """Returns a broken update of a case of `BROKEN`, or an uncompressed one of a case of `UNCOMPRESSED`."""
+    metrics = {MetaKey.INITIAL_METRICS: {"accuracy": 1.0}}
+    if case in UNCOMPRESSED:
+        return contexts.result(update(2) | UNCOMPRESSED[case], **metrics)
+    dxo = from_shareable(compressed(update(2), **metrics))
+    return DXO(dxo.data_kind, BROKEN[case](dxo.data), dxo.meta).to_shareable()
+
+
+@pytest.mark.parametrize("case", BROKEN | UNCOMPRESSED)
+def test_a_broken_update_leaves_no_trace_in_the_sum_and_is_empty_behind_the_decoder(
+    aggregator: FedplugAggregator, decoder: FedplugDecoder, case: str
+) -> None:
     assert accept(aggregator, compressed(update(1)))
-    sent = compressed(update(2))
-    dxo = from_shareable(sent)
-    hostile = DXO(dxo.data_kind, broken(dxo.data), dxo.meta).to_shareable()
-    model = FLModelUtils.from_shareable(hostile)
+    model = FLModelUtils.from_shareable(hostile(case))
     model.meta["client_name"] = "site-2"
-    with pytest.raises(ValueError, match=r"update of client 'site-2' refused: .*kernel"):
+    with pytest.raises(ValueError, match=r"update of client 'site-2' refused: .*(kernel|half)"):
         aggregator.accept_model(model)
-    assert not accept(aggregator, hostile, "site-2")
+    assert not accept(aggregator, hostile(case), "site-2")
     assert_same(aggregated(aggregator), update(1) | {"steps": 1.0})
-
-
-@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN.keys())
-def test_a_broken_update_passes_the_decoder_as_an_empty_result(decoder: FedplugDecoder, broken: Any) -> None:
-    dxo = from_shareable(compressed(update(2), **{MetaKey.INITIAL_METRICS: {"accuracy": 1.0}}))
-    hostile = contexts.arrived(DXO(dxo.data_kind, broken(dxo.data), dxo.meta).to_shareable(), "site-2")
-    hostile.set_header(RECEIPT, "0-hostile")
-    passed = decoder.process(hostile, contexts.context("server", "site-2"))
+    sent = contexts.arrived(hostile(case), "site-2")
+    sent.set_header(RECEIPT, "0-hostile")
+    passed = decoder.process(sent, contexts.context("server", "site-2"))
     assert from_shareable(passed).data == {}
     assert passed.get_header(RECEIPT) is None
     assert FLModelUtils.from_shareable(passed).metrics is None
 
 
-def test_the_decoder_makes_updates_that_nvflare_aggregates(decoder: FedplugDecoder) -> None:
-    sent = contexts.arrived(compressed(update(1), **steps(7)), "site-1")
-    model = FLModelUtils.from_shareable(decoder.process(sent, contexts.context("server", "site-1")))
-    assert_same(model.params, update(1))
-    assert model.meta[MetaKey.NUM_STEPS_CURRENT_ROUND] == 7
-    assert MetaKey.PROCESSED_ALGORITHM not in model.meta
-
-
-def test_the_decoder_leaves_dense_updates_alone(decoder: FedplugDecoder) -> None:
-    sent = contexts.arrived(contexts.result(update(1)), "site-1")
-    passed = from_shareable(decoder.process(sent, contexts.context("server", "site-1")))
+@pytest.mark.parametrize("send", [compressed, contexts.result])
+def test_the_decoder_makes_updates_that_nvflare_aggregates(decoder: FedplugDecoder, send: Any) -> None:
+    passed = contexts.decoded(decoder, send(update(1), **steps(7)))
     assert_same(passed.data, update(1))
+    assert passed.get_meta_prop(MetaKey.NUM_STEPS_CURRENT_ROUND) == 7
+    assert MetaKey.PROCESSED_ALGORITHM not in passed.meta
 
 
 def test_full_weights_and_other_processing_are_refused(aggregator: FedplugAggregator) -> None:
@@ -224,34 +229,9 @@ def test_metrics_of_any_form_are_accepted(
     assert_same(result.params, update(1) | {"steps": 1.0})
     nvflare = WeightedAggregationHelper()
     for _ in range(2):
-        sent = contexts.arrived(compressed(update(1), **given), "site-1")
-        passed = FLModelUtils.from_shareable(decoder.process(sent, contexts.context("server", "site-1")))
-        nvflare.add(filter_aggregatable_metrics(passed.metrics), 3.0, "site-1", 0)
+        passed = contexts.decoded(decoder, compressed(update(1), **given)).meta[MetaKey.INITIAL_METRICS]
+        nvflare.add(filter_aggregatable_metrics(passed), 3.0, "site-1", 0)
     assert nvflare.get_result() == {"accuracy": 0.5}
-
-
-UNCOMPRESSED = {
-    "another shape": {"kernel": np.zeros(3, np.float32)},
-    "another dtype": {"kernel": np.zeros((64, 32))},
-    "NaN": {"kernel": np.full((64, 32), np.nan, np.float32)},
-    "an infinity": {"half": np.full(128, np.inf, np.float16)},
-    "infinite in the dtype of the model": {"half": np.full(128, 7e4, np.float32)},
-    "text": {"kernel": "text"},
-    "nothing": {"kernel": None},
-    "an unknown tensor": {"kernel 2": np.zeros(3, np.float32)},
-}
-
-
-@pytest.mark.parametrize("case", UNCOMPRESSED)
-def test_a_broken_dense_update_is_refused_as_a_compressed_one(
-    aggregator: FedplugAggregator, decoder: FedplugDecoder, case: str
-) -> None:
-    assert accept(aggregator, compressed(update(1)))
-    broken = contexts.result(update(2) | UNCOMPRESSED[case])
-    assert not accept(aggregator, broken, "site-2")
-    assert_same(aggregated(aggregator), update(1) | {"steps": 1.0})
-    passed = decoder.process(contexts.arrived(broken, "site-2"), contexts.context("server", "site-2"))
-    assert from_shareable(passed).data == {}
 
 
 @pytest.mark.parametrize("send", [compressed, contexts.result])
@@ -263,8 +243,7 @@ def test_products_and_weights_that_no_sum_holds_are_refused(
     assert accept(aggregator, compressed(update(2)))
     assert not accept(aggregator, send(large, **steps(weight)), "site-2")
     assert_same(aggregated(aggregator), update(2) | {"steps": 2.0})
-    sent = contexts.arrived(send(large, **steps(weight)), "site-2")
-    assert from_shareable(decoder.process(sent, contexts.context("server", "site-2"))).data == {}
+    assert contexts.decoded(decoder, send(large, **steps(weight))).data == {}
 
 
 def test_a_mean_that_is_not_finite_leaves_the_model(aggregator: FedplugAggregator) -> None:
@@ -293,9 +272,7 @@ def test_the_aggregation_of_decoded_updates_by_nvflare_is_checked(
     decoder: FedplugDecoder, params: dict[str, Any], taken: bool
 ) -> None:
     result = FLModel(params=dict(params), params_type=ParamsType.DIFF if params else None)
-    fl_ctx = contexts.context("server", "site-1")
-    fl_ctx.set_prop(AppConstants.AGGREGATION_RESULT, result, private=True, sticky=False)
-    decoder.handle_event(AppEventType.AFTER_AGGREGATION, fl_ctx)
+    contexts.end_round(decoder, result)
     after = FLModelUtils.update_model(FLModelUtils.from_shareable(contexts.task(WEIGHTS)), result)
     assert np.isfinite(after.params["kernel"]).all()
     assert np.array_equal(after.params["kernel"], WEIGHTS["kernel"]) != taken
@@ -369,24 +346,16 @@ def test_a_round_without_updates_is_an_error_that_says_why(
     contexts.begin_round(aggregator, WEIGHTS)
     assert aggregated(aggregator) == {}
     assert "no client sent one, and their logs say why" in error()
-    sent = contexts.arrived(contexts.result(update(1), DataKind.WEIGHTS), "site-3")
-    decoder.process(sent, contexts.context("server", "site-3"))
-    fl_ctx = contexts.context("server", "site-3")
+    contexts.decoded(decoder, contexts.result(update(1), DataKind.WEIGHTS), "site-3")
     caplog.clear()
-    fl_ctx.set_prop(
-        AppConstants.AGGREGATION_RESULT, FLModel(params={}, params_type=ParamsType.DIFF), private=True
-    )
-    decoder.handle_event(AppEventType.AFTER_AGGREGATION, fl_ctx)
+    contexts.end_round(decoder, FLModel(params={}, params_type=ParamsType.DIFF))
     assert "'site-3': it is of full weights" in error()
 
 
 def test_a_mean_of_scatter_and_gather_that_is_not_finite_changes_nothing(decoder: FedplugDecoder) -> None:
     """Its result is a DXO and not an FLModel."""
-    mean = update(1) | {"kernel": np.full((64, 32), np.inf, np.float32)}
-    result = contexts.result(mean)
-    fl_ctx = contexts.context("server", "site-1")
-    fl_ctx.set_prop(AppConstants.AGGREGATION_RESULT, result, private=True, sticky=False)
-    decoder.handle_event(AppEventType.AFTER_AGGREGATION, fl_ctx)
+    result = contexts.result(update(1) | {"kernel": np.full((64, 32), np.inf, np.float32)})
+    contexts.end_round(decoder, result)
     assert from_shareable(result).data == {}
 
 

@@ -48,7 +48,7 @@ def test_variances_follow_the_clients_and_are_never_negative(
     for round_num in range(3):
         server = way()
         contexts.begin_round(server, weights)
-        expected, decoded = dict.fromkeys(weights, 0.0), []
+        expected = dict.fromkeys(weights, 0.0)
         for client, encoder in enumerate(encoders):
             after = trained(weights, 10 * round_num + client)
             difference = {name: after[name] - weights[name] for name in weights}
@@ -57,16 +57,14 @@ def test_variances_follow_the_clients_and_are_never_negative(
             task = contexts.task({}, round_num)
             result = encoder.process(contexts.result(difference, **meta), contexts.task_context(site, task))
             assert result.get_header(RECEIPT)
-            arrived = contexts.arrived(result, site)
             for name in weights:
                 expected[name] = expected[name] + (client + 0.7) / 5.1 * after[name].double()
             if way is FedplugAggregator:
-                assert server.accept(arrived, contexts.context("server", site))
+                assert server.accept(contexts.arrived(result, site), contexts.context("server", site))
             else:
-                passed = server.process(arrived, contexts.context("server", site))
-                decoded.append(from_shareable(passed).data)
+                decoded = contexts.decoded(server, result, site).data
                 for name in ("1.running_mean", "1.running_var", "1.num_batches_tracked"):
-                    assert torch.equal(decoded[-1][name], difference[name])
+                    assert torch.equal(decoded[name], difference[name])
         if way is FedplugAggregator:
             model = FLModelUtils.from_shareable(contexts.task(weights))
             params = FLModelUtils.update_model(model, server.aggregate_model()).params
@@ -93,8 +91,8 @@ def test_an_array_of_any_name_without_a_negative_element_gets_none(tmp_path: Pat
         trained["nu"] += (rng.random(256) ** 8 * 5e-4).astype(np.float32)
         difference = {name: trained[name] - weights[name] for name in weights}
         result = encoder.process(contexts.result(difference), fl_ctx)
-        passed = server.process(contexts.arrived(result, "site-1"), contexts.context("server", "site-1"))
-        weights = {name: weights[name] + change for name, change in from_shareable(passed).data.items()}
+        passed = contexts.decoded(server, result).data
+        weights = {name: weights[name] + change for name, change in passed.items()}
         assert not (weights["nu"] < 0).any()
 
 

@@ -55,9 +55,8 @@ def test_the_decoder_makes_tensors(tmp_path: Path) -> None:
     decoder = FedplugDecoder()
     contexts.begin_round(decoder, update(torch.bfloat16))
     payloads, _ = fedplug.codec("identity").encode_model(update(torch.bfloat16))
-    sent = contexts.arrived(contexts.result(payloads, PROCESSED_ALGORITHM="fedplug"), "site-1")
-    made = from_shareable(decoder.process(sent, contexts.context("server", "site-1"))).data
-    assert torch.equal(made["kernel"], update(torch.bfloat16)["kernel"])
+    made = contexts.decoded(decoder, contexts.result(payloads, PROCESSED_ALGORITHM="fedplug"))
+    assert torch.equal(made.data["kernel"], update(torch.bfloat16)["kernel"])
 
 
 def test_the_example_of_the_readme_runs(finished: Jobs) -> None:

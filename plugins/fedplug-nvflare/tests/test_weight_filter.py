@@ -17,7 +17,7 @@ from fedplug_nvflare import (
 )
 from fedplug_nvflare.receipts import Receipts
 from fedplug_nvflare.update import RECEIPT, REFUSED, VERSION
-from nvflare.apis.dxo import DXO, DataKind, MetaKey, from_shareable
+from nvflare.apis.dxo import DXO, DataKind, MetaKey
 from nvflare.apis.event_type import EventType
 from nvflare.apis.filter import Filter
 from nvflare.apis.fl_component import FLComponent
@@ -82,8 +82,8 @@ def test_a_collection_is_no_update_of_a_residual(tmp_path: Any) -> None:
 def test_a_collection_for_the_decoder_is_an_empty_update(caplog: pytest.LogCaptureFixture) -> None:
     decoder = FedplugDecoder()
     contexts.begin_round(decoder, WEIGHTS)
-    sent = contexts.arrived(collection(DataKind.WEIGHT_DIFF, DataKind.WEIGHT_DIFF), "site-2")
-    assert from_shareable(decoder.process(sent, contexts.context("server", "site-2"))).data == {}
+    sent = collection(DataKind.WEIGHT_DIFF, DataKind.WEIGHT_DIFF)
+    assert contexts.decoded(decoder, sent, "site-2").data == {}
     assert "update of client 'site-2' refused: it is a collection of 2 DXOs" in caplog.text
 
 
