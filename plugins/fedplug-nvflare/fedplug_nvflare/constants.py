@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,14 +32,17 @@ def base_of(weights: Mapping[str, object]) -> dict[str, NDArray[np.generic]]:
     Only arrays without a negative element are copied. One -1, in the shape of the array, replaces each other.
     """
     base = {}
-    for name, value in weights.items():
-        try:
-            array = as_array(value)
-        except ArgumentError:
-            continue
+    for name, array in _arrays(weights):
         is_kept = ops.is_floating(array.dtype) and not (array < 0).any()
         base[name] = array.copy() if is_kept else np.broadcast_to(np.float32(-1), array.shape)
     return base
+
+
+def _arrays(weights: Mapping[str, object]) -> Iterator[tuple[str, NDArray[np.generic]]]:
+    """Yields the values that are arrays of numbers, by name."""
+    for name, value in weights.items():
+        with contextlib.suppress(ArgumentError):
+            yield name, as_array(value)
 
 
 class Constants:
@@ -47,11 +51,7 @@ class Constants:
     def __init__(self, weights: Mapping[str, object]) -> None:
         """Reads NumPy arrays, torch tensors, or numbers, by name. Skips other values."""
         self._places: dict[str, NDArray[np.bool_]] = {}
-        for name, value in weights.items():
-            try:
-                array = as_array(value)
-            except ArgumentError:
-                continue
+        for name, array in _arrays(weights):
             if ops.is_floating(array.dtype) and not (finite := np.isfinite(array)).all():
                 self._places[name] = ~finite
 

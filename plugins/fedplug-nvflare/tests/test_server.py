@@ -20,6 +20,7 @@ from nvflare.app_common.aggregators.weighted_aggregation_helper import (
     WeightedAggregationHelper,
     filter_aggregatable_metrics,
 )
+from nvflare.app_common.app_constant import AlgorithmConstants
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 
 import fedplug
@@ -139,10 +140,10 @@ UNCOMPRESSED = {
 
 def hostile(case: str) -> Shareable:
     """Returns a broken update of a case of `BROKEN`, or an uncompressed one of a case of `UNCOMPRESSED`."""
-    metrics = {MetaKey.INITIAL_METRICS: {"accuracy": 1.0}}
+    meta = {MetaKey.INITIAL_METRICS: {"accuracy": 1.0}, AlgorithmConstants.SCAFFOLD_CTRL_DIFF: {"a": 1}}
     if case in UNCOMPRESSED:
-        return contexts.result(update(2) | UNCOMPRESSED[case], **metrics)
-    dxo = from_shareable(compressed(update(2), **metrics))
+        return contexts.result(update(2) | UNCOMPRESSED[case], **meta)
+    dxo = from_shareable(compressed(update(2), **meta))
     return DXO(dxo.data_kind, BROKEN[case](dxo.data), dxo.meta).to_shareable()
 
 
@@ -161,6 +162,8 @@ def test_a_broken_update_leaves_no_trace_in_the_sum_and_is_empty_behind_the_deco
     sent.set_header(RECEIPT, "0-hostile")
     passed = decoder.process(sent, contexts.context("server", "site-2"))
     assert from_shareable(passed).data == {}
+    # Without them, NVFlare's workflow of SCAFFOLD would end the job.
+    assert from_shareable(passed).get_meta_prop(AlgorithmConstants.SCAFFOLD_CTRL_DIFF) == {"a": 1}
     assert passed.get_header(RECEIPT) is None
     assert FLModelUtils.from_shareable(passed).metrics is None
 
