@@ -102,7 +102,9 @@ def python():
     def run(*arguments, cwd=None, **environment):
         command = [sys.executable, *map(str, arguments)]
         settings = {**os.environ, **environment}
-        return subprocess.run(command, cwd=cwd, env=settings, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            command, cwd=cwd, env=settings, capture_output=True, text=True, check=False, timeout=1800
+        )
 
     return run
 
