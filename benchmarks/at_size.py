@@ -16,7 +16,6 @@ import datetime
 import importlib
 import itertools
 import json
-import multiprocessing
 import os
 import re
 import statistics
@@ -31,6 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fedplug
+from benchmarks.memory import elsewhere, resident
+from benchmarks.tables import table
 from fedplug.diagnostics.environment import environment
 
 RESULTS = Path(__file__).parent / "results" / "at_size.md"
@@ -116,13 +117,6 @@ def snapshots_of(model: str, dtype: str) -> list[bytes]:
 def difference_of(model: str, dtype: str) -> bytes:
     old = made(model, dtype)
     return fedplug.diff(old, stepped(old))
-
-
-def elsewhere(function: Callable[..., Any], *arguments: object) -> Any:
-    """Returns the result of a new process, whose memory is none of this one's."""
-    context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as fresh:
-        return fresh.submit(function, *arguments).result()
 
 
 def memcpy(model: str, dtype: str) -> Call:
@@ -265,18 +259,12 @@ WAYS: dict[str, Callable[[str, str], Call]] = {
 }
 
 
-def resident(field: str) -> int:
-    """Returns the resident bytes of this process: ``VmRSS`` now, or ``VmHWM`` at most."""
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    return 1024 * int(re.search(rf"{field}:\s+(\d+)", status)[1])
-
-
 def measured(way: str, model: str, dtype: str) -> dict[str, Any]:
     """Returns the seconds of each run, the bytes, and the peak above the memory before the first run."""
     Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")  # memory ends with this
     try:
         call = WAYS[way](model, dtype)
-        before, seconds = resident("VmRSS"), []
+        before, seconds = resident(), []
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # forgets the peak
         for _ in range(RUNS):
             begin = time.perf_counter()
@@ -289,15 +277,15 @@ def measured(way: str, model: str, dtype: str) -> dict[str, Any]:
         return {"failed": TOO_LARGE}
 
 
-def line(record: dict[str, Any], memcpy_seconds: float) -> str:
+def line(record: dict[str, Any], memcpy_seconds: float) -> list[str]:
     way = record["way"].replace("|", "\\|")
     if "failed" in record:
-        return f"| {way} | {record['failed']} | | | | | |"
+        return [way, record["failed"], *[""] * 5]
     size = sum(np.prod(shape) for _, shape in MODELS[record["model"]]()) * DTYPES[record["dtype"]].itemsize
     first, then = record["seconds"][0], statistics.median(record["seconds"][1:])
     cells = [f"{first:.3g}", f"{then:.3g}", f"{size / then / 1e9:.2f}", f"{then / memcpy_seconds:.1f}x"]
     cells += [f"{record['bytes'] / 1e6:,.1f}", f"{record['peak'] / 1e9:.2f}"]
-    return f"| {way} | " + " | ".join(cells) + " |"
+    return [way, *cells]
 
 
 def page(records: list[dict[str, Any]]) -> str:
@@ -316,9 +304,8 @@ states, sums and results are in it, and the pool of released results.
         floor = statistics.median(rows[0]["seconds"][1:])
         size = sum(np.prod(shape) for _, shape in MODELS[model]()) * DTYPES[dtype].itemsize / 1e9
         text += f"\n## {model}, {dtype}: {size:.2f} GB\n\n"
-        text += "| | first, s | then, s | GB/s | beside memcpy | payload, MB | peak, GB |\n"
-        text += "| --- | ---: | ---: | ---: | ---: | ---: | ---: |\n"
-        text += "".join(line(row, floor) + "\n" for row in rows)
+        head = ["", "first, s", "then, s", "GB/s", "beside memcpy", "payload, MB", "peak, GB"]
+        text += table([head, *(line(row, floor) for row in rows)])
     return text
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import datetime
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from benchmarks import feedback
 from benchmarks.feedback import LAST, ROUNDS, SEEDS, TASKS, first_model
+from benchmarks.tables import table
 from fedplug.diagnostics.environment import environment
 
 RESULTS = feedback.RESULTS.with_name("auto.md")
@@ -64,17 +65,6 @@ def rare_clients() -> Iterator[list[str]]:
         for part in RARE:
             ways = ["identity", *(f"stc({share}, scope='model')" for share in SHARES)]
             yield [task, f"{part:.0%}", *(cell(task, WIDTHS[-1], encoder, part) for encoder in ways)]
-
-
-def table(rows: Iterator[Sequence[str]]) -> str:
-    """Formats rows in Markdown, and prints each as it comes."""
-    lines = []
-    for row in rows:
-        lines.append(line := "| " + " | ".join(row) + " |\n")
-        print(line, end="", flush=True)
-        if len(lines) == 1:
-            lines.append("| --- |" + " ---: |" * (len(row) - 1) + "\n")
-    return "".join(lines)
 
 
 def main() -> None:

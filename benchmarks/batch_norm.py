@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.tables import code, table
 from fedplug.diagnostics.environment import processor
 
 ROOT = Path(__file__).parents[1]
@@ -100,7 +101,18 @@ def main(python: str, found_file: Path | None) -> None:
 
 def page(python: str, found: dict[str, Any]) -> str:
     """Formats the results in Markdown."""
-    rows = []
+    head = [
+        "",
+        "model",
+        "rounds",
+        "encoder",
+        "accuracy, %",
+        "below",
+        "lowest, %",
+        "smallest variance",
+        "bytes",
+    ]
+    rows = [[*head, "bytes", "fewer"]]
     for training in TRAININGS:
         lines = found[training.key]
         plain = found[training._replace(encoder="").key]
@@ -120,7 +132,7 @@ def page(python: str, found: dict[str, Any]) -> str:
             f"{size:,.0f}",
             f"{plain[0]['bytes'] / size:.0f}x",
         ]
-        rows.append("| " + " | ".join(cells) + " |")
+        rows.append(cells)
     packages = ("flwr", "nvflare", "torch", "torchvision")
     code = f"from importlib.metadata import version; print(*map(version, {packages}))"
     versions = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.split()
@@ -136,10 +148,7 @@ every round. The CNN has two convolutions and a hidden layer, 118,570 parameters
 one seed. In Flower the nodes answer in the process of the server, through Flower's serialization; NVFlare is
 its simulator, with a process for each site, and has fewer rounds because they take longer.
 
-| | model | rounds | encoder | accuracy, % | below | lowest, % | smallest variance | bytes | fewer |
-| --- | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |
-{chr(10).join(rows)}
-
+{table(rows, texts=(0, 1, 3))}
 - **accuracy**: the mean of the last {LAST} rounds, of the model in evaluation mode, which uses the running
   statistics. **below**: points below the same training uncompressed. **lowest**: of the second half.
 - **smallest variance**: the smallest entry of all `running_var` in all rounds.
@@ -156,7 +165,7 @@ def _last(lines: list[dict[str, float]]) -> float:
 def _name(encoder: str) -> str:
     if encoder == LOSSY:
         return "statistics compressed"
-    return "`" + encoder.replace("|", "\\|") + "`" if encoder else "uncompressed"
+    return code(encoder) if encoder else "uncompressed"
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import datetime
 import math
 import statistics
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +23,8 @@ import numpy as np
 import tensorflow_federated as tff
 
 import fedplug
-from benchmarks.feedback import Array, Model, network, scores, step
+from benchmarks.feedback import Array, learned, network, scores
+from benchmarks.tables import code, table
 from fedplug.diagnostics.environment import environment
 from fedplug.tff.experiment.config import DataConfig
 from fedplug.tff.experiment.data import load_data
@@ -31,7 +33,6 @@ from fedplug.tff.process.broadcaster import GraphBroadcaster
 
 RESULTS = Path(__file__).parent / "results" / "broadcast.md"
 CLIENTS, SAMPLED, LAST = 40, 8, 10
-BATCH = 10
 
 
 class Task(NamedTuple):
@@ -79,14 +80,6 @@ class Result(NamedTuple):
     accuracy: float
 
 
-def learn(model: Model, x: Array, y: Array, rate: float) -> Model:
-    """Returns the difference that one pass of SGD makes."""
-    learned = {name: array.copy() for name, array in model.items()}
-    for begin in range(0, len(y), BATCH):
-        step(learned, x[begin : begin + BATCH], y[begin : begin + BATCH], rate)
-    return {name: learned[name] - array for name, array in model.items()}
-
-
 def train(task: Task, broadcast: GraphBroadcaster | None, rounds: int, seed: int) -> Result:
     """Runs federated averaging on the decoded broadcast."""
     data = load_data(DataConfig(source=task.source, clients=CLIENTS), seed)
@@ -114,7 +107,7 @@ def train(task: Task, broadcast: GraphBroadcaster | None, rounds: int, seed: int
                 bytes_sent += int(caught_up["downlink_bytes"])
             own_x, own_y = (np.asarray(part) for part in data.clients[client])
             order = np.random.default_rng([seed, number, ids.index(client)]).permutation(len(own_y))
-            update = learn(received, own_x[order].reshape(len(order), -1), own_y[order], task.rate)
+            update = learned(received, (own_x.reshape(len(own_x), -1), own_y), task.rate, order)
             total = {name: each + len(order) * update[name] for name, each in total.items()}
             weight += len(order)
         model = {name: (w + total[name] / weight).astype(np.float32) for name, w in model.items()}
@@ -140,15 +133,21 @@ def built(expression: str, model: list[Array]) -> GraphBroadcaster:
     return GraphBroadcaster(value_type, encoder, "fused")
 
 
-def line(expression: str, results: list[Result]) -> list[str]:
+def line(shown: str, results: list[Result]) -> list[str]:
     means = Result(*map(statistics.fmean, zip(*results, strict=True)))
     accuracies = [result.accuracy for result in results]
     spread = f" ± {statistics.stdev(accuracies):.1f}" if len(results) > 1 else ""
-    return [
-        expression,
-        *(f"{number:.1f}x" for number in means[:2]),
-        f"{means.accuracy:.1f}{spread}",
-    ]
+    return [shown, *(f"{number:.1f}x" for number in means[:2]), f"{means.accuracy:.1f}{spread}"]
+
+
+def rows(task: Task, model: list[Array], rounds: int, repeats: int) -> Iterator[list[str]]:
+    """Yields the rows of a task's table."""
+    yield ["broadcast", "down", "last 10", "accuracy"]
+    for expression in (None, *BROADCASTS):
+        with fedplug.use_runtime("inprocess"):
+            broadcast = None if expression is None else built(expression, model)
+            results = [train(task, broadcast, rounds, seed) for seed in range(repeats)]
+        yield line("none" if expression is None else code(expression), results)
 
 
 def main() -> None:
@@ -174,14 +173,7 @@ def main() -> None:
         task = TASKS[name]
         model = first_model(task)
         text += f"\n## {task.source}, {sum(each.size for each in model):,} parameters\n\n"
-        text += "| broadcast | down | last 10 | accuracy |\n| --- | ---: | ---: | ---: |\n"
-        for expression in (None, *BROADCASTS):
-            with fedplug.use_runtime("inprocess"):
-                broadcast = None if expression is None else built(expression, model)
-                results = [train(task, broadcast, given.rounds, seed) for seed in range(given.repeats)]
-            shown = "none" if expression is None else f"`{expression}`".replace("|", "\\|")
-            text += (row := "| " + " | ".join(line(shown, results)) + " |\n")
-            print(row, end="", flush=True)
+        text += table(rows(task, model, given.rounds, given.repeats))
     RESULTS.write_text(text, encoding="utf-8")
 
 

@@ -1,6 +1,6 @@
 """Compares the codec with other ways to compress the same array.
 
-    python benchmarks/codec.py        # writes benchmarks/results/codec.md
+    python -m benchmarks.codec        # writes benchmarks/results/codec.md
 
 It needs no TensorFlow. It measures the peers that are installed (``pip install zstandard blosc2 zfpy torch``)
 and names the others. All calls take turns in one process; every result is checked; figures are medians of
@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import fedplug
+from benchmarks.tables import code, table
 from fedplug.diagnostics.environment import environment
 
 RESULTS = Path(__file__).parent / "results" / "codec.md"
@@ -54,7 +55,7 @@ def in_turn(functions: list[Callable[[], object]], runs: int) -> list[float]:
 
 def fedplug_peer(text: str, x: Array) -> Peer:
     codec = fedplug.codec(text)
-    return Peer("`" + text.replace("|", "\\|") + "`", lambda: codec.encode(x)[0], fedplug.decode)
+    return Peer(code(text), lambda: codec.encode(x)[0], fedplug.decode)
 
 
 def zstandard_peer(module: Any, x: Array) -> Peer:
@@ -124,8 +125,8 @@ OURS = (
 )
 
 
-def beside_peers() -> tuple[list[str], list[str]]:
-    """The lines of the table, and the missing packages."""
+def beside_peers() -> tuple[str, list[str]]:
+    """The table, and the missing packages."""
     x = np.random.default_rng(0).standard_normal(BESIDE_PEERS).astype(np.float32)
     peers, missing = [fedplug_peer(text, x) for text in OURS], []
     for package, make in PEERS:
@@ -138,18 +139,13 @@ def beside_peers() -> tuple[list[str], list[str]]:
     runs = 20
     encode = in_turn([peer.encode for peer in peers], runs)
     decode = in_turn([lambda p=p, d=d: p.decode(d) for p, d in zip(peers, payloads, strict=True)], runs)
-    lines = [
-        "| | bytes / element | NMSE | encode, GB/s | decode, GB/s |",
-        "| --- | --- | --- | --- | --- |",
-    ]
+    rows = [["", "bytes / element", "NMSE", "encode, GB/s", "decode, GB/s"]]
     for peer, data, got, *times in zip(peers, payloads, received, encode, decode, strict=True):
         error = float(np.square(x - got.reshape(x.shape)).sum() / np.square(x).sum())
         assert 0 <= error < 1, peer.name
         speeds = (f"{x.nbytes / seconds / 1e9:.3g}" for seconds in times)
-        lines.append(
-            "| " + " | ".join([peer.name, f"{len(data) / x.size:.4g}", f"{error:.3g}", *speeds]) + " |"
-        )
-    return lines, sorted(set(missing))
+        rows.append([peer.name, f"{len(data) / x.size:.4g}", f"{error:.3g}", *speeds])
+    return table(rows), sorted(set(missing))
 
 
 def environment_lines() -> str:
@@ -169,7 +165,7 @@ def main() -> None:
     absent = f" Not installed: {', '.join(missing)}." if missing else ""
     text = f"""# The codec
 
-Written by `python benchmarks/codec.py`; normal float32 numbers; medians; functions in turn in one process.
+Written by `python -m benchmarks.codec`; normal float32 numbers; medians; functions in turn in one process.
 
 {environment_lines()}
 
@@ -178,10 +174,8 @@ Written by `python benchmarks/codec.py`; normal float32 numbers; medians; functi
 10^6 elements. Speeds count the bytes of the dense array. NMSE is the normalised mean squared error of one
 round: of sparse encoders it is what error feedback sends later.{absent}
 
-{chr(10).join(peers)}
-"""
+{peers}"""
     RESULTS.write_text(text, encoding="utf-8")
-    print(text)
 
 
 if __name__ == "__main__":

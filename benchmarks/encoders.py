@@ -19,6 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 import fedplug
+from benchmarks.tables import code, table
 from fedplug import kernels
 from fedplug.diagnostics.environment import processor
 from fedplug.ops.lowering import use_lowering
@@ -158,8 +159,8 @@ def measure(expression: str, x: tf.Tensor) -> list[str]:
     if expression not in BASELINES:
         times = [*forth.cells(dense, x, state), *back.cells(dense, body), *codec_cells(expression, x.numpy())]
     return [
-        f"`{expression}`",
-        f"`{encoder.wire_id}`",
+        code(expression),
+        code(encoder.wire_id),
         f"{len(body) / size:.4f}",
         f"{nmse:.3g}",
         *times,
@@ -181,7 +182,7 @@ def codec_cells(expression: str, x: Array) -> list[str]:
     return [f"{x.nbytes / way / 1e9:.2f}" for way in ways]
 
 
-def table(expressions: Sequence[str], size: int) -> str:
+def page(expressions: Sequence[str], size: int) -> str:
     """The whole file for these encoders."""
     load = os.getloadavg()[0]
     numbers = np.random.default_rng(0).standard_normal(size).astype(np.float32)
@@ -199,7 +200,7 @@ def table(expressions: Sequence[str], size: int) -> str:
         "decode GB/s",
         "state bytes/element",
     ]
-    rows = [[*head, "unbiased"], ["---", "---", *["---:"] * 9, "---"]]
+    rows = [[*head, "unbiased"]]
     with tf.device("/CPU:0"):
         rows += [measure(expression, x) for expression in expressions]
     made = _MADE.format(
@@ -210,8 +211,7 @@ def table(expressions: Sequence[str], size: int) -> str:
         tensorflow=tf.__version__,
         goal=GOAL,
     )
-    lines = ("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)
-    return made + "\n".join(lines) + "\n"
+    return made + table(rows, texts=(0, 1, len(head)))
 
 
 def main() -> None:
@@ -220,8 +220,7 @@ def main() -> None:
     parser.add_argument("encoders", metavar="ENCODER", nargs="*", help="expressions; default: all")
     parser.add_argument("--size", type=int, default=10_000_000, help="elements of the tensor")
     arguments = parser.parse_args()
-    text = table(arguments.encoders or EXPRESSIONS, arguments.size)
-    print(text)
+    text = page(arguments.encoders or EXPRESSIONS, arguments.size)
     if not arguments.encoders:
         RESULTS.write_text(text, encoding="utf-8")
 

@@ -9,6 +9,7 @@ network that it compresses, so residuals and updates are those of its own rounds
 from __future__ import annotations
 
 import datetime
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from sklearn.datasets import load_digits
 from sklearn.neural_network import MLPClassifier
 
 import fedplug
+from benchmarks.tables import code, table
 from fedplug.codecs import TensorMetrics
 
 RESULTS = Path(__file__).parent / "results" / "entropy.md"
@@ -126,7 +128,7 @@ def row(expression: str, hidden: Sequence[int]) -> list[str]:
     payloads = ROUNDS * CLIENTS
     bound = found["header_bytes"] + found["entropy_bytes"]
     return [
-        f"`{expression}`".replace("|", "\\|"),
+        code(expression),
         *(f"{found[key] / payloads:,.0f}" for key in KEYS[:4]),
         f"{bound / payloads:,.0f}",
         f"{100 * (found['uplink_bytes'] / bound - 1):+.1f} %",
@@ -139,11 +141,7 @@ def main() -> None:
         elements = sum(x.size for x in weights(network(hidden)))
         text += f"\n## {elements:,} elements (64-{'-'.join(map(str, hidden))}-10)\n\n"
         head = ["encoder", "bytes", "headers", "indices", "values", "bound", "beyond it"]
-        rows = [head, ["---", *["---:"] * (len(head) - 1)]]
-        for expression in ENCODERS:
-            rows.append(row(expression, hidden))
-            print(rows[-1], flush=True)
-        text += "\n".join("| " + " | ".join(cells) + " |" for cells in rows) + "\n"
+        text += table(itertools.chain([head], (row(expression, hidden) for expression in ENCODERS)))
     RESULTS.write_text(text, encoding="utf-8")
 
 

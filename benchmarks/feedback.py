@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
 import fedplug
+from benchmarks.tables import table
 from fedplug.diagnostics.environment import environment
 from fedplug.tff.experiment.data.load import by_dirichlet, hold_out
 from fedplug.tff.experiment.data.sources import load_synthetic
@@ -120,10 +121,9 @@ def step(model: Model, x: Array, y: Array, rate: float) -> None:
         slope = back
 
 
-def update_of(model: Model, data: tuple[Array, Array], rate: float, generator: np.random.Generator) -> Model:
-    """The difference that training on a client's data makes."""
+def learned(model: Model, data: tuple[Array, Array], rate: float, order: Array) -> Model:
+    """The difference that training on these examples in this order makes."""
     x, y = data
-    order = generator.permutation(len(y))[: STEPS * BATCH]
     trained = {name: array.copy() for name, array in model.items()}
     for begin in range(0, len(order), BATCH):
         batch = order[begin : begin + BATCH]
@@ -144,7 +144,8 @@ def train(task: Task, way: str, part: float, seed: int) -> tuple[float, float]:
         sums, weights = {name: np.zeros_like(array) for name, array in model.items()}, 0
         for client in sorted(chosen.tolist()):
             generator = np.random.default_rng([seed, round_num, client])
-            update = update_of(model, task.clients[client], task.rate, generator)
+            order = generator.permutation(len(task.clients[client][1]))[: STEPS * BATCH]
+            update = learned(model, task.clients[client], task.rate, order)
             payloads, states[client] = codec.encode_model(update, states.get(client), round_num)
             sent += sum(map(len, payloads.values()))
             weight = 1 if sends_differences else len(task.clients[client][1])
@@ -189,17 +190,16 @@ def page(found: dict[tuple[str, str, float], list[tuple[float, float]]]) -> str:
         "Synthetic(1, 1): 30 clients, logistic regression. The percentage is the share of clients that take",
         "part in a round. Without other words 1 % of the model's entries are sent.",
         "",
-        f"| | {' | '.join(heads)} | bytes an update, digits |",
-        f"| --- |{' ---: |' * (len(columns) + 1)}",
     ]
+    rows = [["", *heads, "bytes an update, digits"]]
     for way in WAYS:
         cells = []
         for task, part in columns:
             accuracies = [accuracy for accuracy, _ in found[task, way, part]]
             cells.append(f"{statistics.fmean(accuracies):.1f} ± {statistics.stdev(accuracies):.1f}")
         size = statistics.fmean(size for _, size in found["digits", way, PARTS[-1]])
-        lines.append(f"| {way} | {' | '.join(cells)} | {size:,.0f} |")
-    return "\n".join(lines) + "\n"
+        rows.append([way, *cells, f"{size:,.0f}"])
+    return "\n".join(lines) + "\n" + table(rows)
 
 
 def main() -> None:

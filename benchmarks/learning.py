@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.tables import code, table
 from fedplug.diagnostics.environment import environment
 from fedplug.tff import experiment
 from fedplug.tff.experiment.report.folder import Experiment, Run, read_experiments
@@ -177,21 +178,20 @@ def times_to(needed: Sequence[Reached], clients: float, round_seconds: float) ->
     return [float(rounds * round_seconds / clients + bits / (speed * 1e6)) for speed in SPEEDS]
 
 
-def table(found: Experiment, round_seconds: Mapping[str, float] | None) -> Iterator[str]:
-    """Yields the lines of a task's table, with times if the seconds of a round are known."""
+def rows(found: Experiment, round_seconds: Mapping[str, float] | None) -> Iterator[list[str]]:
+    """Yields the rows of a task's table, with times if the seconds of a round are known."""
     dense_bytes = float(found.dense_bytes or "nan")
     summaries = [summarize(run.name, run.repeats, dense_bytes) for run in found.runs]
     (dense,) = (pair for pair in zip(found.runs, summaries, strict=True) if pair[0].uncompressed)
     wanted = targets(dense[0])
     head = ["run", "accuracy, %", "below", "up", "down", "both ways", "rounds to target"]
     head += [f"s at {speed} Mb/s" for speed in SPEEDS if round_seconds]
-    yield "| " + " | ".join(head) + " |"
-    yield "| --- |" + " ---: |" * (len(head) - 1)
+    yield head
     clients = float(np.mean([row["clients"] for rows in dense[0].repeats for row in rows]))
     for run, summary in zip(found.runs, summaries, strict=True):
         needed = reached(run, wanted)
         cells = [
-            "no compression" if run.uncompressed else f"`{run.name}`".replace("|", "\\|"),
+            "no compression" if run.uncompressed else code(run.name),
             f"{100 * summary.accuracy:.2f} ± {100 * summary.deviation:.2f}",
             f"{100 * (dense[1].accuracy - summary.accuracy):.2f}",
             f"{dense_bytes / summary.uplink:.0f}x",
@@ -203,7 +203,7 @@ def table(found: Experiment, round_seconds: Mapping[str, float] | None) -> Itera
             times = times_to(needed, clients, round_seconds[run.name])
             plain = times_to(reached(dense[0], wanted), clients, round_seconds[dense[0].name])
             cells += [_time(mine, other) for mine, other in zip(times, plain, strict=True)]
-        yield "| " + " | ".join(cells) + " |"
+        yield cells
 
 
 def _time(mine: float, plain: float) -> str:
@@ -217,7 +217,7 @@ def section(task: Task, found: Experiment) -> str:
     """Returns the text below a task's title."""
     here = environment()
     machine = f"{here['processor']}, {os.cpu_count()} cores, {here['simd']}"
-    parts = [f"On {datetime.date.today()}: {machine}.", "\n".join(table(found, time_rounds(task)))]
+    parts = [f"On {datetime.date.today()}: {machine}.", table(rows(found, time_rounds(task))).rstrip()]
     parts += [textwrap.fill(task.note, 110)] if task.note else []
     return "\n\n".join(parts)
 
@@ -242,7 +242,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     titles = (task.title for task in TASKS if task.title in texts)
     page = made + "\n\n".join(f"## {title}\n\n{texts[title]}" for title in titles) + "\n"
     RESULTS.write_text(page, encoding="utf-8")
-    print(page)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fedplug
+from benchmarks.tables import table
 from fedplug.diagnostics.environment import processor
 
 ROOT = Path(__file__).parents[1]
@@ -217,9 +218,7 @@ def whole_models(cases: Sequence[Versions]) -> Iterator[str]:
     }
     models |= {f"synthetic, {name}": [drawn.astype(name)] for name in ("float16", "float32")}
     yield from ("## Whole models: bits per weight, and GB of model per second: encode, decode", "")
-    yield f"| method | {' | '.join(models)} |"
-    yield "| --- |" + " ---: |" * len(models)
-    rows: dict[str, str] = {}
+    rows: dict[str, list[str]] = {}
     for arrays in models.values():
         for name, encode, decode in _coders(arrays):
             code = encode()
@@ -229,8 +228,8 @@ def whole_models(cases: Sequence[Versions]) -> Iterator[str]:
             gigabytes = sum(each.nbytes for each in arrays) / 1e9
             encoding = gigabytes / _median_seconds(encode)
             decoding = gigabytes / _median_seconds(functools.partial(decode, code))
-            rows[name] = rows.get(name, f"| {name} |") + f" {bits:.2f} ({encoding:.2f}, {decoding:.2f}) |"
-    yield from rows.values()
+            rows.setdefault(name, [name]).append(f"{bits:.2f} ({encoding:.2f}, {decoding:.2f})")
+    yield table([["method", *models], *rows.values()])
 
 
 def _coders(
@@ -283,25 +282,14 @@ def measured(versions: Versions, method: Method) -> tuple[float, float, float]:
 def report() -> str:
     """Measures everything, and returns the page."""
     cases = [*synthetic(), *trained()]
-    lines = ["## Bits per changed weight", "", "| method |", "| --- |"]
-    for versions in cases:
-        share = versions.changed / versions.old.size
-        lines[2] += f" {versions.name}: {100 * share:.2f} % |"
-        lines[3] += " ---: |"
-    speeds = ["## GB of model per second: encode, decode", "", *lines[2:4]]
-    bound = "| entropy given the old exponents |"
-    for versions in cases:
-        bound += f" {entropy_bits(versions) / versions.changed:.2f} |"
-    lines.append(bound)
+    head = ["method", *(f"{each.name}: {100 * each.changed / each.old.size:.2f} %" for each in cases)]
+    bounds = [f"{entropy_bits(each) / each.changed:.2f}" for each in cases]
+    rows, speeds = [head, ["entropy given the old exponents", *bounds]], [head]
     for method in methods():
-        row = speed = f"| {method.name} |"
-        for versions in cases:
-            bits, encoding, decoding = measured(versions, method)
-            row += f" {bits:.2f} |"
-            speed += f" {encoding:.2f}, {decoding:.2f} |"
-        print(row, speed, sep="\n", flush=True)
-        lines.append(row)
-        speeds.append(speed)
+        bits, encoding, decoding = zip(*(measured(each, method) for each in cases), strict=True)
+        rows.append([method.name, *(f"{each:.2f}" for each in bits)])
+        seconds = zip(encoding, decoding, strict=True)
+        speeds.append([method.name, *(f"{there:.2f}, {back:.2f}" for there, back in seconds)])
     load = os.getloadavg()[0]
     words = [
         f"Written by `python -m benchmarks.lossless` on {datetime.date.today()}: {processor()},",
@@ -321,12 +309,13 @@ def report() -> str:
             "",
             *words,
             "",
-            *lines,
+            "## Bits per changed weight",
             "",
-            *speeds,
+            table(rows),
+            "## GB of model per second: encode, decode",
             "",
+            table(speeds),
             *whole,
-            "",
         ]
     )
 

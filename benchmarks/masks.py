@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.linalg.blas import sgemm
 
+from benchmarks.feedback import Model, learned, network, scores
+from benchmarks.tables import table
 from fedplug.diagnostics.environment import environment
 from fedplug.secure import MaskedSum
 from fedplug.tff.experiment.config import DataConfig
@@ -29,7 +29,7 @@ from fedplug.tff.experiment.data.load import load_data
 
 RESULTS = Path(__file__).parent / "results" / "masks.md"
 RUNS = Path("runs") / "masks.jsonl"
-ROUNDS, BATCH, RATE = 300, 10, np.float32(0.05)
+ROUNDS, RATE = 300, 0.05
 MEASURED, FEW = 100, 10
 
 _MADE = """# What masked sums lose, seed by seed
@@ -48,9 +48,6 @@ _TITLES = {
     "synthetic": "Synthetic(1, 1), 8 of 30 clients a round",
     "digits": "Digits, 10 of 40 clients a round",
 }
-
-Floats = NDArray[np.float32]
-Model = dict[str, Floats]
 
 
 class Task(NamedTuple):
@@ -96,54 +93,6 @@ SCHEMES = {
 }
 
 
-class Network:
-    """A network of dense layers, trained by SGD in place."""
-
-    def __init__(self, sizes: tuple[int, ...], seed: int) -> None:
-        rng = np.random.default_rng([seed, 1])
-        self.model: Model = {}
-        for layer, (rows, columns) in enumerate(itertools.pairwise(sizes)):
-            bound = math.sqrt(6 / (rows + columns))
-            self.model[f"{layer}/kernel"] = rng.uniform(-bound, bound, (rows, columns)).astype(np.float32)
-            self.model[f"{layer}/bias"] = np.zeros(columns, np.float32)
-
-    def outputs(self, model: Model, x: Floats) -> list[Floats]:
-        """Returns the inputs of every layer, and the scores of the classes."""
-        found, layers = [x], len(model) // 2
-        for layer in range(layers):
-            z = found[-1] @ model[f"{layer}/kernel"]
-            z += model[f"{layer}/bias"]
-            found.append(np.maximum(z, 0, out=z) if layer < layers - 1 else z)
-        return found
-
-    def update(self, x: Floats, y: NDArray[np.int32], rng: np.random.Generator) -> Model:
-        """Returns the difference that one pass over the examples makes."""
-        model = {name: array.copy() for name, array in self.model.items()}
-        order = rng.permutation(len(y))
-        x, y = x[order], y[order]
-        for start in range(0, len(y), BATCH):
-            labels = y[start : start + BATCH]
-            *inputs, scores = self.outputs(model, x[start : start + BATCH])
-            scores -= scores.max(axis=1, keepdims=True)
-            np.exp(scores, out=scores)
-            scores /= scores.sum(axis=1, keepdims=True)
-            scores[np.arange(len(labels)), labels] -= 1
-            gradient = scores / np.float32(len(labels))
-            for layer in reversed(range(len(inputs))):
-                kernel, a = model[f"{layer}/kernel"], inputs[layer]
-                below = (gradient @ kernel.T) * (a > 0) if layer else a
-                # kernel -= RATE * a.T @ gradient, without a temporary array.
-                sgemm(-RATE, gradient.T, a.T, 1.0, kernel.T, trans_b=True, overwrite_c=True)
-                model[f"{layer}/bias"] -= RATE * gradient.sum(axis=0)
-                gradient = below
-        for name, array in model.items():
-            array -= self.model[name]
-        return model
-
-    def accuracy(self, x: Floats, y: NDArray[np.int32]) -> float:
-        return 100 * float((self.outputs(self.model, x)[-1].argmax(axis=1) == y).mean())
-
-
 class Clipping:
     """Clips updates to a norm that follows the 80 % quantile, as `tff.aggregators.clipping_factory` does."""
 
@@ -169,8 +118,8 @@ def train(task: Task, scheme: Scheme, seed: int) -> dict[str, Any]:
     clients = [(x.reshape(len(x), -1), y) for x, y in data.clients.values()]
     test_x, test_y = data.test
     test_x = test_x.reshape(len(test_x), -1)
-    network = Network((test_x.shape[1], 512, 128, 10), seed)
-    masked = MaskedSum(scheme.encoder, network.model) if scheme.encoder else None
+    model = network((test_x.shape[1], 512, 128, 10), np.random.default_rng([seed, 1]))
+    masked = MaskedSum(scheme.encoder, model) if scheme.encoder else None
     server = masked.init_server() if masked else {}
     residuals = [masked.init_client() if masked else {} for _ in clients]
     clipping, accuracies = Clipping(), []
@@ -178,12 +127,12 @@ def train(task: Task, scheme: Scheme, seed: int) -> dict[str, Any]:
         rng = np.random.default_rng([seed, 2 + 10 * scheme.draw, round_num])
         message = masked.message(server) if masked else b""
         total: object = 0
-        mean = {name: np.zeros_like(x) for name, x in network.model.items()}
+        mean = {name: np.zeros_like(x) for name, x in model.items()}
         drawn = rng.choice(len(clients), task.clients, replace=False)
         weights = [len(clients[i][1]) for i in drawn]
         for i, weight in zip(drawn.tolist(), weights, strict=True):
             order = np.random.default_rng([seed, 3 + 10 * scheme.draw, round_num, i])
-            update = network.update(*clients[i], order)
+            update = learned(model, clients[i], RATE, order.permutation(len(clients[i][1])))
             if scheme.clipped:
                 update = clipping.clip(update)
             if masked:
@@ -197,11 +146,12 @@ def train(task: Task, scheme: Scheme, seed: int) -> dict[str, Any]:
         if scheme.clipped:
             clipping.end_round()
         for name, x in mean.items():
-            network.model[name] += x
+            model[name] += x
         if round_num >= ROUNDS - MEASURED:
-            accuracies.append(network.accuracy(test_x, test_y))
+            right = scores(model, test_x)[1].argmax(axis=1) == test_y
+            accuracies.append(100 * float(right.mean()))
     sizes = [len(y) for _, y in clients]
-    parameters = sum(x.size for x in network.model.values())
+    parameters = sum(x.size for x in model.values())
     return {
         "accuracies": np.round(accuracies, 3).tolist(),
         "largest share": max(sizes) / sum(sizes),
@@ -216,7 +166,7 @@ def read_results() -> dict[tuple[str, str, int], dict[str, Any]]:
     return {(row.pop("task"), row.pop("scheme"), row.pop("seed")): row for row in rows}
 
 
-def table(results: Mapping[tuple[str, str, int], dict[str, Any]], task: str, last: int) -> str:
+def by_seed(results: Mapping[tuple[str, str, int], dict[str, Any]], task: str, last: int) -> str:
     """Returns the table of a task over the last rounds. Its columns are seeds."""
     seeds = range(TASKS[task].seeds)
     means = {
@@ -229,7 +179,6 @@ def table(results: Mapping[tuple[str, str, int], dict[str, Any]], task: str, las
     changes = {seed: float(np.std(row["accuracies"][-last:])) for seed, row in plain.items()}
     rows = [
         ["", "of SecAgg+'s bytes", "mean", *(f"seed {seed}" for seed in seeds)],
-        ["---", *["---:"] * (len(seeds) + 2)],
         ["share of the largest client, %", "", "", *_cells(shares, seeds, "{:.0f}")[1:]],
         ["changes", "", *_cells(changes, seeds, "{:.2f}")],
     ]
@@ -243,7 +192,7 @@ def table(results: Mapping[tuple[str, str, int], dict[str, Any]], task: str, las
         if values:
             sent = f"{100 * results[task, name, min(values)]['of SecAgg+']:.2f} %"
             rows.append([name, sent, *_cells(values, seeds, "{:.2f}" if name == base else "{:+.2f}")])
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in rows)
+    return table(rows)
 
 
 def _cells(values: Mapping[int, float], seeds: Iterable[int], text: str) -> list[str]:
@@ -273,9 +222,8 @@ def write_results() -> None:
     rounds = {"first": ROUNDS - MEASURED + 1, "rounds": ROUNDS, "few": FEW}
     text = _MADE.format(date=datetime.date.today(), machine=machine, **rounds)
     for name, title in _TITLES.items():
-        text += f"## {title}\n\n{table(results, name, MEASURED)}\n\n{table(results, name, FEW)}\n\n"
+        text += f"## {title}\n\n{by_seed(results, name, MEASURED)}\n{by_seed(results, name, FEW)}\n"
     RESULTS.write_text(text.rstrip() + "\n", encoding="utf-8")
-    print(text)
 
 
 if __name__ == "__main__":

@@ -9,25 +9,17 @@ round has new data sets, as in an experiment.
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
-import resource
 import statistics
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.memory import elsewhere, resident
 from fedplug import pictures
 
 RESULTS = Path(__file__).parent / "results" / "runtime_memory.png"
 CLIENTS = 10
 WARM_UP = 50
-
-
-def resident_mib(pid: int) -> float:
-    """The current resident memory of a process."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 def over_rounds(runtime: str, rounds: int) -> dict[str, list[float]]:
@@ -47,7 +39,7 @@ def over_rounds(runtime: str, rounds: int) -> dict[str, list[float]]:
             output = process.next(state, digits_like(CLIENTS, 144))
             state = output.state
             for name, pid in watched.items():
-                memory[name].append(resident_mib(pid))
+                memory[name].append(resident(process=pid) / 2**20)
         assert output.metrics["client_work"]["train"]["loss"] < 0.1
     return memory
 
@@ -61,7 +53,7 @@ def peak_of_a_round(clients: int) -> float:
         process = fed_avg([2048, 1024], 128, ITERATOR, 0.01)
         output = process.next(process.initialize(), digits_like(clients, 16, 128))
         assert output.metrics["client_work"]["train"]["num_examples"] == clients * 16
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+    return resident("VmHWM") / 2**20
 
 
 def growth(memory: list[float]) -> tuple[float, float]:
@@ -82,24 +74,19 @@ def draw(memory: dict[str, list[float]]) -> None:
     pictures.save(RESULTS, 8, 4, paint)
 
 
-def in_fresh_process(measure: Callable[..., Any], *arguments: Any) -> Any:
-    with multiprocessing.get_context("spawn").Pool(1) as fresh:
-        return fresh.apply(measure, arguments)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=500)
     rounds = parser.parse_args().rounds
     memory: dict[str, list[float]] = {}
     for runtime in ("inprocess", "native"):
-        memory |= in_fresh_process(over_rounds, runtime, rounds)
+        memory |= elsewhere(over_rounds, runtime, rounds)
     draw(memory)
     for name, values in memory.items():
         before, after = growth(values)
         print(f"| {name} | {before:,.0f} | {after:,.0f} | {(after / before - 1) * 100:+.1f} % |", flush=True)
     for clients in (10, 100, 1000):
-        print(f"| {clients:,} | {in_fresh_process(peak_of_a_round, clients):,.0f} |", flush=True)
+        print(f"| {clients:,} | {elsewhere(peak_of_a_round, clients):,.0f} |", flush=True)
 
 
 if __name__ == "__main__":

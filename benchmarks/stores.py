@@ -13,7 +13,7 @@ read again: from the system's cache as the store does, or from the disk if the s
 from __future__ import annotations
 
 import argparse
-import multiprocessing
+import itertools
 import os
 import random
 import shutil
@@ -26,6 +26,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.memory import elsewhere, resident
+from benchmarks.tables import table
 from fedplug.diagnostics.environment import processor
 
 RESULTS = Path(__file__).parent / "results" / "stores.md"
@@ -65,10 +67,6 @@ def seconds(action: Callable[[], object]) -> float:
     start = time.perf_counter()
     action()
     return time.perf_counter() - start
-
-
-def resident_mib() -> float:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 def fill(folder: Path, clients: int, values: int, cohort: int) -> None:
@@ -118,7 +116,7 @@ def measure(
     megabytes = max(1, cohort * values * 4 >> 20)
     with SqliteStore(folder) as store:
         process = store.open_process("p")
-        before = resident_mib()
+        before = resident()
         for _ in range(rounds):
             numbers = chosen.sample(range(clients), cohort)
             if cold:
@@ -136,21 +134,16 @@ def measure(
                 drop_from_cache([file])
             times["read file"].append(seconds(lambda: read_file(file)))  # noqa: B023
             file.unlink()
-        after = resident_mib()
+        after = resident()
     used = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     found = {what: statistics.median(taken) for what, taken in times.items()}
     return {
         **found,
         "open": opening,
         "space": used / (clients * values * 4),
-        "memory": after - before,
+        "memory": (after - before) / 2**20,
         "MB": cohort * values * 4 / 1e6,
     }
-
-
-def in_a_process(action: Callable[..., Any], *arguments: Any) -> Any:
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(action, arguments)
 
 
 class Case(NamedTuple):
@@ -161,16 +154,16 @@ class Case(NamedTuple):
     cohort: int
     cold: bool
 
-    def row(self, folder: Path, rounds: int) -> str:
+    def row(self, folder: Path, rounds: int) -> list[str]:
         """Measures the store and formats its row of the table."""
         place = folder / f"{self.clients} of {self.values}"
         try:
-            in_a_process(fill, place, self.clients, self.values, max(self.cohort, self.clients // 100))
-            found = in_a_process(measure, place, *self, rounds)
+            elsewhere(fill, place, self.clients, self.values, max(self.cohort, self.clients // 100))
+            found = elsewhere(measure, place, *self, rounds)
         finally:
             shutil.rmtree(place)
         ratio = (found["write file"] + found["read file"]) / (found["read"] + found["commit"])
-        cells = (
+        return [
             f"{self.clients:,}",
             f"{self.values * 4 / 1e6:g}",
             f"{self.cohort:,}",
@@ -181,16 +174,11 @@ class Case(NamedTuple):
             f"{100 * ratio:.0f} %",
             f"{found['space']:.2f}",
             f"{found['memory']:+.0f} MiB",
-        )
-        line = f"| {' | '.join(cells)} |"
-        print(line, flush=True)
-        return line
+        ]
 
 
-HEAD = (
-    "| clients | MB a state | in a round | open | read | commit | read and commit | of the disk's speed "
-    "| space / states | memory |\n|" + " ---: |" * 10
-)
+HEAD = ["clients", "MB a state", "in a round", "open", "read", "commit", "read and commit"]
+HEAD += ["of the disk's speed", "space / states", "memory"]
 
 
 def main() -> None:
@@ -205,11 +193,10 @@ def main() -> None:
     cases = [Case(clients, SMALL, min(COHORT, clients), False) for clients in arguments.clients]
     if arguments.large:
         cases.append(Case(arguments.large, arguments.state_mb * 250_000, max(1, arguments.large // 10), True))
-    print(HEAD)
-    lines = [case.row(arguments.folder, arguments.rounds) for case in cases]
+    rows = (case.row(arguments.folder, arguments.rounds) for case in cases)
     about = f"on {date.today()}: {processor()}, one thread, medians of {arguments.rounds} rounds."
-    head = f"# Client-state stores\n\nWritten by `python -m benchmarks.stores` {about}\n\n{HEAD}\n"
-    RESULTS.write_text(head + "\n".join(lines) + "\n")
+    head = f"# Client-state stores\n\nWritten by `python -m benchmarks.stores` {about}\n\n"
+    RESULTS.write_text(head + table(itertools.chain([HEAD], rows), texts=()))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ of ``fedplug bench`` and a few more; nothing is tuned to either update. It needs
 from __future__ import annotations
 
 import datetime
+import itertools
 import os
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.neural_network import MLPClassifier
 
+from benchmarks.tables import code, table
 from fedplug.diagnostics.bench import measure
 from fedplug.diagnostics.environment import environment
 from fedplug.diagnostics.updates import Update, random_update
@@ -76,7 +78,7 @@ def row(expression: str, digits: Update, numbers: Update) -> list[str]:
     first, later = (measure(expression, digits, rounds=rounds) for rounds in (1, ROUNDS))
     timed = measure(expression, numbers)
     return [
-        f"`{expression}`".replace("|", "\\|"),
+        code(expression),
         f"{first.bytes_per_element:.4f}",
         f"{4 / first.bytes_per_element:.0f}x",
         f"{first.nmse:.2g}",
@@ -89,8 +91,8 @@ def row(expression: str, digits: Update, numbers: Update) -> list[str]:
 def main() -> None:
     load, here, digits = os.getloadavg()[0], environment(), digits_update()
     head = ["encoder", "bytes/element", "fewer bytes", "NMSE", f"NMSE after {ROUNDS} rounds"]
-    rows = [[*head, "encode GB/s", "decode GB/s"], ["---", *["---:"] * 6]]
-    rows += [row(expression, digits, random_update(TIMED)) for expression in ENCODERS]
+    numbers = random_update(TIMED)
+    rows = (row(expression, digits, numbers) for expression in ENCODERS)
     made = _MADE.format(
         date=datetime.date.today(),
         processor=here["processor"],
@@ -103,9 +105,8 @@ def main() -> None:
         rounds=ROUNDS,
         timed=TIMED,
     )
-    text = made + "\n".join("| " + " | ".join(cells) + " |" for cells in rows) + "\n"
+    text = made + table(itertools.chain([[*head, "encode GB/s", "decode GB/s"]], rows))
     RESULTS.write_text(text, encoding="utf-8")
-    print(text)
 
 
 if __name__ == "__main__":
