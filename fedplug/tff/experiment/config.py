@@ -111,14 +111,9 @@ class DataConfig:
             rule = f"left out, because source is {self.source!r}"
             _check(reads or value == _default(self, key), key, value, rule)
         _check(bool(self.label_column), "label_column", self.label_column, "the name of a column")
-        _check(self.alpha >= 0, "alpha", self.alpha, "at least 0")
-        _check(self.beta >= 0, "beta", self.beta, "at least 0")
-        _check(self.clients >= 1, "clients", self.clients, "at least 1")
+        _check_least(self, alpha=0, beta=0, clients=1, classes_per_client=1, batch_size=1, epochs=1)
         _check(self.dirichlet > 0, "dirichlet", self.dirichlet, "above 0")
-        _check(self.classes_per_client >= 1, "classes_per_client", self.classes_per_client, "at least 1")
         _check(0 < self.test_fraction < 1, "test_fraction", self.test_fraction, "between 0 and 1")
-        _check(self.batch_size >= 1, "batch_size", self.batch_size, "at least 1")
-        _check(self.epochs >= 1, "epochs", self.epochs, "at least 1")
 
     @property
     def from_function(self) -> bool:
@@ -207,8 +202,7 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         _check(bool(self.name.strip()), "name", self.name, "some text")
-        _check(self.min_size >= 0, "min_size", self.min_size, "at least 0")
-        _check(self.proximal_strength >= 0, "proximal_strength", self.proximal_strength, "at least 0")
+        _check_least(self, min_size=0, proximal_strength=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,12 +240,10 @@ class ExperimentConfig:
     def __post_init__(self) -> None:
         plain = self.name.replace("-", "").replace("_", "")
         _check(plain.isascii() and plain.isalnum(), "name", self.name, "letters, digits, '-' and '_'")
-        _check(self.rounds >= 1, "rounds", self.rounds, "at least 1")
+        _check_least(self, rounds=1, seed=0, repeats=1)
         # If the data have their own clients, their number is known only after reading.
         most = self.data.clients if self.data.source in ("digits", "synthetic") else sys.maxsize
         check_clients_per_round(self.clients_per_round, most)
-        _check(self.seed >= 0, "seed", self.seed, "at least 0")
-        _check(self.repeats >= 1, "repeats", self.repeats, "at least 1")
         _check(0 <= self.target_accuracy <= 1, "target_accuracy", self.target_accuracy, "between 0 and 1")
         if not self.runs:
             raise ConfigError("there is no [[runs]]; write one for each run to compare")
@@ -436,6 +428,12 @@ def _must(condition: bool, key: str, value: object, where: str, rule: str) -> No
 def _check(condition: bool, key: str, value: object, rule: str) -> None:
     if not condition:
         raise ConfigError(f"{key} is {value!r}; it must be {rule}")
+
+
+def _check_least(config: Json, **least: int) -> None:
+    for key, number in least.items():
+        value = getattr(config, key)
+        _check(value >= number, key, value, f"at least {number}")
 
 
 def _plain(value: Json) -> Json:

@@ -177,7 +177,7 @@ class Experiment:
         resolve.notify(
             "fedplug_experiment_started", name=config.name, folder=self.plan.folder, config=config.as_dict()
         )
-        _train_one(_Training(*training, trainer, self._evaluators[seed]), config.rounds, log, progress)
+        _train_one(training, trainer, self._evaluators[seed], config.rounds, log, progress)
 
 
 class Folder:
@@ -206,7 +206,10 @@ class Folder:
             StoreMismatchError: The store holds another model or encoder.
         """
         # The store comes first: it may be unknown, or in use by another run of this folder.
-        self.store = fedplug.open_store(_store_url(plan.config.store, plan.folder))
+        scheme = plan.config.store
+        self.store = fedplug.open_store(
+            "memory://" if scheme == "memory" else f"{scheme}:///{plan.folder}/state"
+        )
         try:
             records.claim(plan.folder, plan.config, fingerprints)
             Provenance(plan.folder / "provenance.json").write(
@@ -252,25 +255,20 @@ def write_results(folder: Path) -> None:
     )
 
 
-class _Training(NamedTuple):
-    """A run with one of the seeds, and the objects to train it."""
-
-    run: str
-    seed: int
-    trainer: Trainer
-    evaluator: Evaluator
-
-
-def _train_one(training: _Training, rounds: int, log: MetricsLog, progress: TrainingProgress) -> None:
-    name, seed, trainer, evaluator = training
-
+def _train_one(
+    training: TrainingId,
+    trainer: Trainer,
+    evaluator: Evaluator,
+    rounds: int,
+    log: MetricsLog,
+    progress: TrainingProgress,
+) -> None:
     def record(round_num: int, state: Structure, metrics: Structure, seconds: float | None) -> None:
         aggregated = metrics["aggregator"]
         measured = evaluator.evaluate(state.global_model_weights)
         loss = metrics["client_work"]["train"].get("loss", math.nan)  # a model of TFF may have none
         row = {
-            "run": name,
-            "seed": seed,
+            **training._asdict(),
             "round": round_num,
             **_finite(measured),
             **_finite({"train_loss": float(loss)}),
@@ -289,7 +287,7 @@ def _train_one(training: _Training, rounds: int, log: MetricsLog, progress: Trai
 
     state = trainer.initialize()
     last = trainer.last_round or 0
-    if last and not any(row["round"] == last for row in log.rows(name, seed)):
+    if last and not any(row["round"] == last for row in log.rows(*training)):
         record(last, state, trainer.last_metrics, None)  # interrupted between the commit and the log
     started = None if last else time.perf_counter()  # a resumed training's first round includes start-up
 
@@ -341,7 +339,3 @@ def _naming(run: RunConfig) -> Iterator[None]:
 @functools.cache
 def _optimizer(config: OptimizerConfig) -> Structure:
     return tff.learning.optimizers.build_sgdm(config.learning_rate, config.momentum or None)
-
-
-def _store_url(scheme: str, folder: Path) -> str:
-    return "memory://" if scheme == "memory" else f"{scheme}:///{folder / 'state'}"

@@ -178,20 +178,14 @@ def _sensitivity(configuration: Configuration) -> Iterator[Conflict]:
 def _dtype(configuration: Configuration) -> Iterator[Conflict]:
     """Requires that encoder and aggregator accept the dtype of each tensor."""
     for encoder, dtypes in configuration.encoders:
-        taken = encoder.capabilities.dtypes
-        for name in sorted(dtypes.difference(taken)):
-            yield Conflict(
-                parts=(repr(encoder), f"a {name} tensor"),
-                reason=f"it takes {', '.join(taken)}",
-                instead="identity",
-            )
-        taken = configuration.aggregator.capabilities.dtypes
-        for name in sorted(dtypes.difference(taken)):
-            yield Conflict(
-                parts=(repr(configuration.aggregator), f"a {name} tensor"),
-                reason=f"it takes {', '.join(taken)}",
-                instead="mean",
-            )
+        for part, instead in ((encoder, "identity"), (configuration.aggregator, "mean")):
+            taken = part.capabilities.dtypes
+            for name in sorted(dtypes.difference(taken)):
+                yield Conflict(
+                    parts=(repr(part), f"a {name} tensor"),
+                    reason=f"it takes {', '.join(taken)}",
+                    instead=instead,
+                )
 
 
 def _bias(configuration: Configuration) -> Iterator[Conflict]:

@@ -106,8 +106,9 @@ class RayContext(InProcessSyncContext):
     def __init__(self, workers: Workers, width: int, default_num_clients: int, connected: bool) -> None:
         self._connected = connected
         self._workers = workers
-        rounds = create_round_threads(RuntimeDevice())
-        factory = InProcessExecutorFactory(WorkerPool(workers, width), rounds, default_num_clients)
+        device = RuntimeDevice()
+        rounds = create_round_threads(device)
+        factory = InProcessExecutorFactory(WorkerPool(workers, width), rounds, default_num_clients, device)
         super().__init__(InProcessAsyncContext(factory, rounds))
 
     def close(self) -> None:

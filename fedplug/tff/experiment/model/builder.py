@@ -8,8 +8,9 @@ metrics with a threshold are configured for logits, unless the model ends in pro
 from __future__ import annotations
 
 import inspect
+import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import tensorflow as tf
@@ -19,7 +20,8 @@ from fedplug.errors import ConfigError, FedplugError, UnknownNameError
 from fedplug.tff.experiment import imports
 from fedplug.tff.experiment.config import ModelConfig
 from fedplug.tff.experiment.data import FederatedData
-from fedplug.tff.experiment.data.federated import Examples, as_examples
+from fedplug.tff.experiment.data.federated import Examples
+from fedplug.tff.experiment.model.client_datasets import of_client
 from fedplug.tff.structures import Structure
 
 __all__ = [
@@ -41,19 +43,10 @@ def element_spec(data: FederatedData) -> Structure:
     Raises:
         ConfigError: The first client's data are of an unsupported type.
     """
-    name, first = next(iter(data.clients.items()))
-    if callable(first):
-        first = first(1)
+    first = of_client(data.clients, next(iter(data.clients)), 1)
     if isinstance(first, tf.data.Dataset):
         return first.element_spec
-    if isinstance(first, tuple | list) and len(first) == 2:
-        x, y = first
-        arrays = first if isinstance(first, Examples) else as_examples(x, y, f"client {name!r}")
-        return tuple(tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in arrays)
-    raise ConfigError(
-        f"the data of client {name!r} are a {type(first).__name__}; they must be a pair of arrays (x, y), a "
-        "tf.data.Dataset of batches, or a function from the round number to one"
-    )
+    return tuple(tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in first)
 
 
 class ModelBuilder:
@@ -154,24 +147,14 @@ class ModelBuilder:
 
     def loss(self, model: tf.keras.Model) -> tf.keras.losses.Loss:
         """Returns the configured loss, or the default for the labels."""
-        name = self._config.loss or default_loss(self._labels, model.output_shape[-1])
-        return _made(name, "[model] loss", "loss", tf.keras.losses, tf.keras.losses.Loss, model, self._folder)
+        name = self._config.loss or _defaults(self._labels, model)[0]
+        return _made(name, "loss", tf.keras.losses, tf.keras.losses.Loss, model, self._folder)
 
     def metrics(self, model: tf.keras.Model) -> list[tf.keras.metrics.Metric]:
         """Returns new instances of the configured metrics, or the default for the labels."""
-        names = self._config.metrics or default_metrics(self._labels, model.output_shape[-1])
-        return [
-            _made(
-                name,
-                "[model] metrics",
-                "metric",
-                tf.keras.metrics,
-                tf.keras.metrics.Metric,
-                model,
-                self._folder,
-            )
-            for name in names
-        ]
+        names = self._config.metrics or _defaults(self._labels, model)[1:]
+        module, base = tf.keras.metrics, tf.keras.metrics.Metric
+        return [_made(name, "metric", module, base, model, self._folder) for name in names]
 
     def _check_keras(self, model: tf.keras.Model, data: FederatedData) -> None:
         names = [metric.name for metric in self.metrics(model)]
@@ -260,15 +243,14 @@ def build_network(config: ModelConfig, inputs: tf.TensorSpec, outputs: int, seed
             f"[model] filters is {list(config.filters)}; it must be left out, because inputs of shape "
             f"{list(inputs.shape)} are not images [height, width, channels]"
         )
-    glorot = [
-        tf.keras.initializers.GlorotUniform(seed=seed + i)
-        for i in range(len(config.filters) + len(config.hidden) + 1)
-    ]
-    initializers = iter(glorot)
+    initializers = map(tf.keras.initializers.GlorotUniform, itertools.count(seed))
     layers: list[Structure] = [tf.keras.layers.InputLayer(tuple(inputs.shape), dtype=inputs.dtype)]
     if not inputs.dtype.is_floating:
         layers.append(tf.keras.layers.Rescaling(1.0))
-    layers += _convolutions(config.filters, initializers)
+    layers += [
+        tf.keras.layers.Conv2D(n, 3, padding="same", activation="relu", kernel_initializer=next(initializers))
+        for n in config.filters
+    ]
     layers.append(tf.keras.layers.Flatten())
     layers += [
         tf.keras.layers.Dense(n, activation="relu", kernel_initializer=next(initializers))
@@ -278,25 +260,13 @@ def build_network(config: ModelConfig, inputs: tf.TensorSpec, outputs: int, seed
     return tf.keras.Sequential(layers)
 
 
-def _convolutions(filters: Sequence[int], initializers: Structure) -> list[Structure]:
-    return [
-        tf.keras.layers.Conv2D(n, 3, padding="same", activation="relu", kernel_initializer=next(initializers))
-        for n in filters
-    ]
-
-
-def default_loss(labels: bool, outputs: int) -> str:
-    """Returns the name of a cross-entropy for labels, of the mean squared error for other values."""
+def _defaults(labels: bool, model: tf.keras.Model) -> tuple[str, str]:
+    """Returns the names of the loss and the metric: for labels cross-entropy and accuracy, else errors."""
     if not labels:
-        return "mean_squared_error"
-    return "binary_crossentropy" if outputs == 1 else "sparse_categorical_crossentropy"
-
-
-def default_metrics(labels: bool, outputs: int) -> tuple[str, ...]:
-    """Returns the names of the accuracy for labels, of the mean absolute error for other values."""
-    if not labels:
-        return ("mean_absolute_error",)
-    return ("binary_accuracy" if outputs == 1 else "sparse_categorical_accuracy",)
+        return "mean_squared_error", "mean_absolute_error"
+    if model.output_shape[-1] == 1:
+        return "binary_crossentropy", "binary_accuracy"
+    return "sparse_categorical_crossentropy", "sparse_categorical_accuracy"
 
 
 def ends_in_probabilities(model: tf.keras.Model) -> bool:
@@ -309,8 +279,10 @@ def ends_in_probabilities(model: tf.keras.Model) -> bool:
 
 
 def _made(
-    name: str, key: str, kind: str, module: Structure, base: type, model: tf.keras.Model | None, folder: Path
+    name: str, kind: str, module: Structure, base: type, model: tf.keras.Model, folder: Path
 ) -> Structure:
+    """Returns the loss or metric, ``kind``, with a name of the module of Keras or of a user's function."""
+    key = "[model] loss" if kind == "loss" else "[model] metrics"
     if ":" in name:
         made = imports.call(imports.function(name, key, folder), f"{key} {name!r}", {}, {})
         if not isinstance(made, base):
@@ -324,7 +296,7 @@ def _made(
     snake = _SHORT.get(name.lower(), _snake(name))
     if snake not in classes:
         raise UnknownNameError(f"Keras {kind}", name, classes, where=key)
-    probabilities = model is None or ends_in_probabilities(model)
+    probabilities = ends_in_probabilities(model)
     options: dict[str, Structure] = {}
     parameters = inspect.signature(classes[snake].__init__).parameters
     if "from_logits" in parameters:

@@ -16,7 +16,7 @@ from fedplug.tff.runtime.graphs.inline_calls import inlined
 from fedplug.tff.runtime.inprocess.values import quick_to_begin
 from fedplug.tff.structures import Structure
 
-__all__ = ["client_datasets"]
+__all__ = ["client_datasets", "of_client"]
 
 
 def client_datasets(
@@ -33,6 +33,26 @@ def client_datasets(
     }
 
 
+def of_client(clients: Mapping[str, Structure], client_id: str, round_num: int) -> tf.data.Dataset | Examples:
+    """Returns a client's data of a round.
+
+    Raises:
+        ConfigError: They are of an unsupported type.
+    """
+    found: Structure = clients[client_id]
+    if callable(found):
+        found = found(round_num)
+    if isinstance(found, tf.data.Dataset):
+        return found
+    if isinstance(found, tuple | list) and len(found) == 2:
+        x, y = found
+        return found if isinstance(found, Examples) else as_examples(x, y, f"client {client_id!r}")
+    raise ConfigError(
+        f"the data of client {client_id!r} are a {type(found).__name__}; they must be a pair of arrays "
+        "(x, y), a tf.data.Dataset of batches, or a function from the round number to one"
+    )
+
+
 def _dataset(
     config: DataConfig,
     clients: Mapping[str, Structure],
@@ -40,19 +60,10 @@ def _dataset(
     seed: tuple[int, int],
     round_num: int,
 ) -> tf.data.Dataset:
-    found = clients[client_id]
-    if callable(found):
-        found = found(round_num)
+    found = of_client(clients, client_id, round_num)
     if isinstance(found, tf.data.Dataset):
         return found
-    if not (isinstance(found, tuple | list) and len(found) == 2):
-        raise ConfigError(
-            f"the data of client {client_id!r} are a {type(found).__name__}; they must be a pair of arrays "
-            "(x, y), a tf.data.Dataset, or a function from the round number to one"
-        )
     x, y = found
-    if not isinstance(found, Examples):
-        x, y = as_examples(x, y, f"client {client_id!r}")
     generator = np.random.default_rng([*seed, round_num])
     order = np.concatenate([generator.permutation(len(y)) for _ in range(config.epochs)])
     return _batches(x[order], y[order], config.batch_size)

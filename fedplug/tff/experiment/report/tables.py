@@ -1,6 +1,6 @@
 """The tables of an experiment: accuracy and bytes of each run, and its cost of reaching an accuracy.
 
-They are aligned text for the terminal. The cells are also available unformatted. A run reached an accuracy
+They are aligned text for the terminal, and tables of the page. A run reached an accuracy
 when the mean of its last rounds did, because single rounds are noisy.
 """
 
@@ -29,29 +29,19 @@ __all__ = [
     "running_mean",
     "smoothed",
     "summarize",
-    "summary_cells",
-    "target_cells",
+    "summary_table",
+    "target_table",
 ]
 
 FINAL_ROUNDS = 10
 """Number of last rounds whose mean is the accuracy in the tables. Single rounds are noisy."""
 
 
-class Cells(NamedTuple):
-    """A table as text: ``heads`` over ``units``, and one tuple for each of the ``rows``."""
-
-    heads: tuple[str, ...]
-    units: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
-
-
 def results(experiments: Sequence[Experiment]) -> list[Block]:
     """Returns the section of the page. Missing data are explained in their place."""
     blocks: list[Block] = []
     for experiment in experiments:
-        captions = (f"Results of {experiment.label}", f"Costs of {experiment.label} until its target")
-        for caption, cells in zip(captions, _tables(experiment), strict=False):
-            blocks.append(Table(caption, cells.heads, cells.rows, cells.units))
+        blocks += _tables(experiment)
         blocks += [Text(text, "notice") for text in _missing(experiment)]
     return blocks
 
@@ -64,12 +54,14 @@ def printed(experiment: Experiment) -> str:
     return "\n\n".join(texts)
 
 
-def _tables(experiment: Experiment) -> list[Cells]:
+def _tables(experiment: Experiment) -> list[Table]:
     """Returns the results and, if there is a target, the costs of reaching it."""
     dense = math.nan if experiment.dense_bytes is None else experiment.dense_bytes
-    tables = [summary_cells([summarize(run.name, run.repeats, dense) for run in experiment.runs])]
+    summaries = [summarize(run.name, run.repeats, dense) for run in experiment.runs]
+    tables = [summary_table(f"Results of {experiment.label}", summaries)]
     if target := experiment.target:
-        tables.append(target_cells(target, [reach(run.name, run.repeats, target) for run in experiment.runs]))
+        reached = [reach(run.name, run.repeats, target) for run in experiment.runs]
+        tables.append(target_table(f"Costs of {experiment.label} until its target", target, reached))
     return tables
 
 
@@ -135,8 +127,8 @@ def summarize(name: str, repeats: Sequence[Rows], dense_bytes: float) -> Summary
     )
 
 
-def summary_cells(summaries: Sequence[Summary]) -> Cells:
-    """Formats the summaries as cells."""
+def summary_table(caption: str, summaries: Sequence[Summary]) -> Table:
+    """Formats the summaries of runs."""
     heads = ("run", "accuracy", "uplink bytes", "ratio to", "downlink bytes", "ratio", "seconds", "dropped")
     units = (
         "",
@@ -161,11 +153,11 @@ def summary_cells(summaries: Sequence[Summary]) -> Cells:
         )
         for s in summaries
     ]
-    return Cells(heads, units, rows)
+    return Table(caption, heads, rows, units)
 
 
-def target_cells(target: float, runs: Sequence[Reached]) -> Cells:
-    """Formats each run's cost of reaching the accuracy ``target`` as cells."""
+def target_table(caption: str, target: float, runs: Sequence[Reached]) -> Table:
+    """Formats each run's cost of reaching the accuracy ``target``."""
     heads = ("run", "rounds to", "uplink bytes", "downlink bytes")
     units = ("", f"accuracy {target:g}", "all clients", "all clients")
 
@@ -175,7 +167,7 @@ def target_cells(target: float, runs: Sequence[Reached]) -> Cells:
         some = f", {len(run.rounds)} of {run.seeds} seeds" if len(run.rounds) < run.seeds else ""
         return run.name, _of_seeds(run.rounds) + some, _of_seeds(run.uplink), _of_seeds(run.downlink)
 
-    return Cells(heads, units, [cells(run) for run in runs])
+    return Table(caption, heads, [cells(run) for run in runs], units)
 
 
 def _of_seeds(values: Sequence[int]) -> str:
@@ -183,9 +175,9 @@ def _of_seeds(values: Sequence[int]) -> str:
     return f"{np.mean(values):,.0f}{deviation}"
 
 
-def aligned(cells: Cells) -> str:
-    """Aligns columns under two lines of heads. The first column left, the others, numbers, right."""
-    heads, units, rows = cells
+def aligned(table: Table) -> str:
+    """Aligns columns under heads and units. The first column left, the others, numbers, right."""
+    heads, units, rows = table.heads, table.units, table.rows
     widths = [max(len(row[i]) for row in [heads, units, *rows]) for i in range(len(heads))]
     rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
 

@@ -186,11 +186,7 @@ def tensor_numbers(experiment: Experiment, run: Run) -> TensorNumbers | None:
     if not any(tensors):
         return None
     numbers = np.array(
-        [
-            [[_number(metrics.get(key)) for key in _KEYS] for metrics in _metrics(names, each)]
-            for each in tensors
-        ],
-        np.float64,
+        [[[_number(_object(each.get(name)).get(key)) for key in _KEYS] for name in names] for each in tensors]
     )
     return TensorNumbers(
         run=run,
@@ -207,13 +203,9 @@ def _mean(values: Values) -> float:
     return float(known.mean()) if known.size else np.nan
 
 
-def _metrics(names: Sequence[str], tensors: Mapping[str, Json]) -> list[Mapping[str, Json]]:
-    return [_object(tensors.get(name)) for name in names]
-
-
 def _object(value: Json) -> Mapping[str, Json]:
     return value if isinstance(value, dict) else {}
 
 
 def _number(value: Json) -> float:
-    return value if isinstance(value, int | float) and -_LARGE < value < _LARGE else np.nan
+    return float(value) if isinstance(value, int | float) and -_LARGE < value < _LARGE else np.nan

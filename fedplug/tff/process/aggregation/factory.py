@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow_federated as tff
 
-from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.model.model_encoder import DEFAULT_MIN_SIZE
 from fedplug.tff.aggregators.base import Aggregator
@@ -34,22 +33,29 @@ class EncodedAggregationFactory(tff.aggregators.WeightedAggregationFactory):
 
     def __init__(
         self,
-        encoder: Encoder | EncoderAssignment,
-        aggregator: Aggregator,
+        encoder: AnyEncoder,
+        aggregator: Aggregator | str | None,
         *,
         lowering: str,
         min_size: int,
-        names: Sequence[str] | None,
-        tensor_metrics: bool = False,
+        names: Sequence[str] | None = None,
+        tensor_metrics: bool,
         private: bool = False,
     ) -> None:
-        self._encoder = encoder
-        self._aggregator = aggregator
-        self._lowering = lowering
+        self._encoder = as_encoder(encoder)
+        self._aggregator = as_aggregator(aggregator)
+        self._lowering = choose_lowering(lowering)
         self._min_size = min_size
         self._names = names
         self._tensor_metrics = tensor_metrics
         self._private = private
+        configuration = compatibility.Configuration(
+            encoders=((self._encoder, frozenset()),),
+            aggregator=self._aggregator,
+            keeps_client_state=False,
+            private=private,
+        )
+        compatibility.check(configuration, warn=False)  # `create` warns, when it knows the tensors
 
     def create(self, value_type: tff.Type, weight_type: tff.Type) -> tff.templates.AggregationProcess:
         """Builds the aggregation process for values of ``value_type``.
@@ -127,15 +133,10 @@ def build_aggregation_factory(
         ConfigError: An expression is not valid.
         LoweringError: The current runtime cannot run the requested ``lowering``.
     """
-    chosen, chosen_aggregator = as_encoder(encoder), as_aggregator(aggregator)
-    configuration = compatibility.Configuration(
-        encoders=((chosen, frozenset()),), aggregator=chosen_aggregator, keeps_client_state=False
-    )
-    compatibility.check(configuration, warn=False)  # the factory itself warns, when it knows the tensors
     return EncodedAggregationFactory(
-        chosen,
-        chosen_aggregator,
-        lowering=choose_lowering(lowering),
+        encoder,
+        aggregator,
+        lowering=lowering,
         min_size=min_size,
         names=names,
         tensor_metrics=tensor_metrics,
@@ -197,18 +198,12 @@ def build_sum_factory(
         ConfigError: The expression is not valid.
         LoweringError: The current runtime cannot run the requested ``lowering``.
     """
-    chosen = as_encoder(encoder)
-    configuration = compatibility.Configuration(
-        encoders=((chosen, frozenset()),), aggregator=Sum(), keeps_client_state=False, private=private
-    )
-    compatibility.check(configuration, warn=False)
     return EncodedSumFactory(
         EncodedAggregationFactory(
-            chosen,
+            encoder,
             Sum(),
-            lowering=choose_lowering(lowering),
+            lowering=lowering,
             min_size=min_size,
-            names=None,
             tensor_metrics=tensor_metrics,
             private=private,
         )

@@ -6,6 +6,7 @@ The server's state is TFF's, so that TFF's own tools can read it.
 from __future__ import annotations
 
 import collections
+import copy
 import functools
 from collections.abc import Callable, Mapping, Sequence
 
@@ -323,18 +324,11 @@ def constrain_weights(
             client_states=output["client_states"],
         )
 
-    return StatefulClientsProcess(
-        initialize,
-        next_fn,
-        initialize_client=process.initialize_client,
-        get_model_weights=process.get_model_weights,
-        set_model_weights=process.set_model_weights,
-        signature=process.signature,
-        dense_bytes=process.dense_bytes,
-        lowering=process.lowering,
-        provenance=process.provenance,
-        tensors=process.tensors,
+    constrained = copy.copy(process)
+    tff.templates.IterativeProcess.__init__(
+        constrained, initialize, _Next(next_fn, process.initialize_client), next_is_multi_arg=True
     )
+    return constrained
 
 
 def _project(constraint: Constraint, tensor: tf.Tensor, position: int) -> tf.Tensor:

@@ -44,9 +44,8 @@ def create_async_execution_context(
     """
     where = RuntimeDevice(device)
     rounds = create_round_threads(where)
-    factory = InProcessExecutorFactory(
-        ClientPool(max_concurrent_clients, where), rounds, default_num_clients, device=where
-    )
+    pool = ClientPool(max_concurrent_clients, where)
+    factory = InProcessExecutorFactory(pool, rounds, default_num_clients, where)
     return InProcessAsyncContext(factory, rounds)
 
 

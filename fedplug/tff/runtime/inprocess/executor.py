@@ -58,33 +58,25 @@ def compile_program(computation: tff.framework.ConcreteComputation) -> Program:
     )
 
 
+@dataclass(frozen=True)
 class InProcessExecutorFactory(tff.framework.ExecutorFactory):
     """A factory of executors, which need no clean-up.
 
-    Args:
+    Attributes:
         pool: The pool that runs the clients of a round.
         rounds: Threads in which rounds run.
         default_num_clients: Number of clients if the arguments do not determine it.
-        device: The device on which values are converted. None: the CPU.
+        device: The device on which values are converted.
     """
 
-    def __init__(
-        self,
-        pool: ClientPool,
-        rounds: ThreadExecutor,
-        default_num_clients: int,
-        *,
-        device: RuntimeDevice | None = None,
-    ) -> None:
-        self._pool = pool
-        self._rounds = rounds
-        self._default_num_clients = default_num_clients
-        self._device = device or RuntimeDevice()
+    pool: ClientPool
+    rounds: ThreadExecutor
+    default_num_clients: int
+    device: RuntimeDevice
 
     def create_executor(self, cardinalities: tff.framework.CardinalitiesType) -> Executor:
         """Returns an executor for this many clients."""
-        num_clients = cardinalities.get(tff.CLIENTS, self._default_num_clients)
-        return _InProcessExecutor(num_clients, self._pool, self._rounds, self._device)
+        return _InProcessExecutor(self, cardinalities.get(tff.CLIENTS, self.default_num_clients))
 
     def clean_up_executor(self, cardinalities: tff.framework.CardinalitiesType) -> None:
         """Does nothing, because a failed call leaves nothing behind."""
@@ -113,17 +105,9 @@ class _Value(ExecutorValue):
 
 
 class _InProcessExecutor(Executor):
-    def __init__(
-        self,
-        num_clients: int,
-        pool: ClientPool,
-        rounds: ThreadExecutor,
-        device: RuntimeDevice,
-    ) -> None:
+    def __init__(self, factory: InProcessExecutorFactory, num_clients: int) -> None:
+        self._factory = factory
         self._num_clients = num_clients
-        self._pool = pool
-        self._rounds = rounds
-        self._device = device
 
     def close(self) -> None:
         pass
@@ -132,19 +116,19 @@ class _InProcessExecutor(Executor):
         if isinstance(value, computation_pb2.Computation):
             value = tff.framework.deserialize_computation(value)
         if isinstance(value, tff.framework.ConcreteComputation):
-            with self._device.scope():
+            with self._factory.device.scope():
                 value = compile_program(value)
         if isinstance(value, Program):
             return self._embed(value, value.type_signature)
-        with self._device.scope():
+        with self._factory.device.scope():
             return self._embed(ingest(value, type_spec), type_spec)
 
     async def create_call(self, comp: ExecutorValue, arg: ExecutorValue | None = None) -> _Value:
         program = comp.reference
         argument = None if arg is None else arg.reference
-        invocation = Invocation(program.name, self._num_clients, self._pool)
+        invocation = Invocation(program.name, self._num_clients, self._factory.pool)
         work = asyncio.get_running_loop().run_in_executor(
-            self._rounds, functools.partial(_run, program, argument, invocation)
+            self._factory.rounds, functools.partial(_run, program, argument, invocation)
         )
         try:
             value = await asyncio.shield(work)
@@ -163,7 +147,7 @@ class _InProcessExecutor(Executor):
         return self._embed(source.reference[index], source.type_signature[index])
 
     def _embed(self, value: Value, type_signature: tff.Type) -> _Value:
-        return _Value(value, type_signature, self._num_clients, self._device)
+        return _Value(value, type_signature, self._num_clients, self._factory.device)
 
 
 def _run(program: Program, argument: Value, invocation: Invocation) -> Value:

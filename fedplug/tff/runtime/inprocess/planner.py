@@ -264,13 +264,6 @@ def _placement(block: tff.framework.Placement) -> Plan:
     return Plan(lambda names, invocation: block.uri)
 
 
-def _data(block: tff.framework.Data) -> Plan:
-    raise LoweringError(
-        "the in-process runtime has no data backend to resolve a data reference "
-        f"of type {block.type_signature.compact_representation()}; pass the data as an argument"
-    )
-
-
 _MAKERS: dict[type, Callable[[Block], Plan]] = {
     tff.framework.CompiledComputation: _tensorflow,
     tff.framework.Intrinsic: _intrinsic,
@@ -282,7 +275,6 @@ _MAKERS: dict[type, Callable[[Block], Plan]] = {
     tff.framework.Reference: _reference,
     tff.framework.Literal: _literal,
     tff.framework.Placement: _placement,
-    tff.framework.Data: _data,
 }
 
 
