@@ -43,8 +43,8 @@ class TestAStageWithoutState(fedplug.testing.EncoderSuite):
 
 
 class TestAnAdaptiveStage(fedplug.testing.EncoderSuite):
-    shapes = ((1,), (7,), (3, 5))
-    dtypes = (tf.float32, tf.float64)
+    shapes = ((1,), (3, 5))
+    dtypes = (tf.float32,)
 
     def make_encoder(self):
         return StageEncoder(stages.TopKWithError, fraction=0.3)

@@ -48,7 +48,7 @@ def test_a_summary_averages_the_last_rounds_and_the_payloads_that_were_sent() ->
 
 def test_the_table_has_a_line_per_run_and_aligned_columns() -> None:
     summaries = [tables.summarize(name, [ROWS], 1000) for name in ("a", "a longer name")]
-    lines = tables.aligned(tables.summary_cells(summaries)).splitlines()
+    lines = tables.aligned(tables.summary_table("", summaries)).splitlines()
     assert len(lines) == 5
     assert lines[3].split() == ["a", "0.7500", "100", "10.0x", "2,000", "1.0x", "0.500", "15"]
     assert lines[3].index("0.7500") == lines[4].index("0.7500")
@@ -91,7 +91,7 @@ def test_the_table_of_a_target_says_which_runs_and_how_many_seeds_reach_it() -> 
         tables.Reached("some", 3, (7, 9), (1400, 1800), (42000, 54000)),
         tables.Reached("none", 3, (), (), ()),
     ]
-    lines = tables.aligned(tables.target_cells(0.85, reached)).splitlines()
+    lines = tables.aligned(tables.target_table("", 0.85, reached)).splitlines()
     assert lines[1].split() == ["accuracy", "0.85", "all", "clients", "all", "clients"]
     assert [re.split(r"  +", line) for line in lines[3:]] == [
         ["one seed", "7", "1,400", "42,000"],

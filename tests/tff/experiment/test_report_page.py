@@ -65,12 +65,16 @@ def colors_of(svg: str, names: Iterable[str]) -> dict[str, str]:
     return {name: texts[name][0] for name in names if texts.get(name)}
 
 
-def test_a_run_has_one_color_in_all_pictures_and_no_compression_is_gray(make_folder, tmp_path) -> None:
+def test_a_run_has_one_color_in_all_pictures_for_light_and_dark_pages(make_folder, tmp_path) -> None:
     names = ("not begun", "a", "b", "plain")
     runs = {name: {"encoder": "identity" if name == "plain" else "topk(0.1)"} for name in names}
     folder = make_folder(runs=runs, rounds=40, last={"not begun": 0}, tensor_metrics=False)
     plot(folder, tmp_path / "accuracy.svg")
     drawn = pictures(page(folder))
+    for svg in drawn.values():
+        assert "prefers-color-scheme: dark" in svg
+        assert svg.count(INK) == 1  # as the color of text on light pages
+        assert "currentColor" in svg
     written = {
         title: colors_of(svg, names)
         for title, svg in drawn.items()
@@ -79,13 +83,6 @@ def test_a_run_has_one_color_in_all_pictures_and_no_compression_is_gray(make_fol
     assert len(written) == 6
     for each in [*written.values(), colors_of((tmp_path / "accuracy.svg").read_text(), names)]:
         assert each == {"a": COLORS[1], "b": COLORS[2], "plain": DENSE}
-
-
-def test_pictures_are_drawn_for_light_and_dark_pages(make_folder) -> None:
-    for svg in pictures(page(make_folder(rounds=12))).values():
-        assert "prefers-color-scheme: dark" in svg
-        assert svg.count(INK) == 1  # as the color of text on light pages
-        assert "currentColor" in svg
 
 
 def test_names_from_a_folder_are_texts_wherever_they_stand(make_folder) -> None:
@@ -110,29 +107,38 @@ def test_names_from_a_folder_are_texts_wherever_they_stand(make_folder) -> None:
     assert printable(EVIL) in read.texts
 
 
-def test_only_its_own_style_applies_no_script_runs_and_nothing_is_loaded(make_folder) -> None:
-    text = page(make_folder(rounds=3, tensor_metrics=False))
-    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]+)"', text)
+@pytest.fixture(scope="module")
+def two(make_folder) -> str:
+    """The page of two folders, which differ in their rounds."""
+    return page(*(make_folder(f"of {i}", rounds=i, tensor_metrics=False) for i in (3, 4)))
+
+
+def test_only_its_own_style_applies_no_script_runs_and_nothing_is_loaded(two) -> None:
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]+)"', two)
     assert re.fullmatch(
         r"default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
         r"style-src 'sha256-[\w+/=]{44}'",
         html.unescape(policy),
     )
-    attributes = [pair for _, attributes in Reader(text).elements for pair in attributes.items()]
+    attributes = [pair for _, attributes in Reader(two).elements for pair in attributes.items()]
     links = {str(value)[:5] for name, value in attributes if name in ("href", "src", "action", "xlink:href")}
     assert {link[0] for link in links} == {"#", "d"}
     assert {link for link in links if link[0] == "d"} == {"data:"}
     assert not [name for name, _ in attributes if name == "style"]
 
 
-def test_no_identifier_is_there_twice_and_every_reference_leads_somewhere(make_folder) -> None:
-    text = page(*(make_folder(name, rounds=3, tensor_metrics=False) for name in ("digits", "other")))
-    read = Reader(text)
+def test_no_identifier_is_there_twice_and_every_reference_leads_somewhere(two) -> None:
+    read = Reader(two)
     found = [attributes["id"] for _, attributes in read.elements if "id" in attributes]
     assert len(found) == len(set(found))
-    wanted = set(re.findall(r'(?:href="#|url\(#|for=")([\w-]+)', text))
+    wanted = set(re.findall(r'(?:href="#|url\(#|for=")([\w-]+)', two))
     wanted |= {name for _, each in read.elements for name in (each.get("aria-labelledby") or "").split()}
     assert wanted - set(found) == set()
+
+
+def test_differences_between_folders_are_marked(two) -> None:
+    assert '<tr class="marked"><th scope="row" class="text">rounds</th><td class="text">3</td>' in two
+    assert '<tr><th scope="row" class="text">clients_per_round</th>' in two
 
 
 @pytest.mark.slow
@@ -144,11 +150,14 @@ def test_equal_folders_give_equal_bytes_in_another_process_too(make_folder, tmp_
     assert (tmp_path / "here.html").read_bytes() == (tmp_path / "there.html").read_bytes()
 
 
-def test_the_tables_are_those_that_are_printed(make_folder) -> None:
-    folder = make_folder(rounds=14, repeats=2, tensor_metrics=False)
+def test_the_tables_are_those_that_are_printed_and_an_unfinished_experiment_says_so(make_folder) -> None:
+    last = {"top-k 1 %": 2, "top-k 1 %, 8 bits": 0}
+    folder = make_folder(rounds=14, repeats=2, last=last, tensor_metrics=False)
     lines = printed(*read_experiments([folder])).splitlines()
-    texts = Reader(page(folder)).texts
-    assert not [cell for line in lines[3:6] for cell in re.split(r"  +", line) if cell not in texts]
+    text = page(folder)
+    texts = Reader(text).texts
+    assert not [cell for line in lines[3:5] for cell in re.split(r"  +", line) if cell not in texts]
+    assert "unfinished, of 14 rounds: top-k 1 %; not begun: top-k 1 %, 8 bits" in text
 
 
 def test_missing_data_of_a_folder_is_reported_with_the_key_that_records_it(make_folder) -> None:
@@ -167,11 +176,6 @@ def test_missing_data_of_a_folder_is_reported_with_the_key_that_records_it(make_
         assert said in text
 
 
-def test_an_unfinished_experiment_says_so(make_folder) -> None:
-    text = page(make_folder(rounds=9, last={"top-k 1 %": 2, "top-k 1 %, 8 bits": 0}, tensor_metrics=False))
-    assert "unfinished, of 9 rounds: top-k 1 %; not begun: top-k 1 %, 8 bits" in text
-
-
 def test_a_loss_has_curves_and_no_time_to_reach_it(make_folder) -> None:
     folder = make_folder(rounds=4, tensor_metrics=False)
     log = folder / "metrics.jsonl"
@@ -179,9 +183,3 @@ def test_a_loss_has_curves_and_no_time_to_reach_it(make_folder) -> None:
     text = page(folder)
     assert "test loss against uplink" in text
     assert "No run has an accuracy that grows with training" in text
-
-
-def test_differences_between_folders_are_marked(make_folder) -> None:
-    text = page(*(make_folder(f"of {i}", rounds=i, tensor_metrics=False) for i in (3, 4)))
-    assert '<tr class="marked"><th scope="row" class="text">rounds</th><td class="text">3</td>' in text
-    assert '<tr><th scope="row" class="text">clients_per_round</th>' in text

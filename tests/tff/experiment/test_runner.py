@@ -7,7 +7,7 @@ import importlib.util
 import json
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -64,24 +64,28 @@ def rows(folder: Path) -> list[dict[str, object]]:
     return [{key: value for key, value in json.loads(line).items() if key != "seconds"} for line in lines]
 
 
-@pytest.fixture
-def build_again(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Makes experiments that differ in nothing share their processes, until it is called."""
+@pytest.fixture(scope="module", autouse=True)
+def _built_once() -> Iterator[None]:
+    """Makes experiments whose runs, data and models are alike share their processes."""
     build, built = runner._process, {}
 
     def process(config: ExperimentConfig, run: RunConfig, model: object) -> object:
-        if run.name not in built:
-            built[run.name] = build(config, run, model)
-        return built[run.name]
+        key = repr((run, config.data, config.model))
+        if key not in built:
+            built[key] = build(config, run, model)
+        return built[key]
 
-    monkeypatch.setattr(runner, "_process", process)
-    return built.clear
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner, "_process", process)
+        yield
 
 
 def test_an_interrupted_experiment_resumes_and_ends_with_the_same_numbers(
-    config, tmp_path, monkeypatch, capsys, build_again
+    config, tmp_path, monkeypatch, capsys
 ) -> None:
-    experiment.main(config, tmp_path / "straight")
+    with monkeypatch.context() as patch:
+        patch.setattr(runner, "write_results", lambda folder: None)  # takes seconds, and is not looked at
+        experiment.main(config, tmp_path / "straight")
     append = MetricsLog.append
 
     def interrupted(log: MetricsLog, row: dict[str, object]) -> None:
@@ -93,7 +97,6 @@ def test_an_interrupted_experiment_resumes_and_ends_with_the_same_numbers(
         patch.setattr(MetricsLog, "append", interrupted)
         with pytest.raises(KeyboardInterrupt):
             experiment.main(config, tmp_path / "resumed")
-    build_again()
     experiment.main(config, tmp_path / "resumed")
     assert "resuming after 8 of 12 rounds" in capsys.readouterr().out
     assert rows(tmp_path / "resumed/small") == rows(tmp_path / "straight/small")

@@ -57,8 +57,9 @@ def dataset() -> Callable[..., tf.data.Dataset]:
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def inprocess() -> Iterator[None]:
+    """Runs the computations of a module on one context, which compiles each once."""
     with use_runtime("inprocess"):
         yield
 

@@ -8,15 +8,11 @@ import tensorflow_federated as tff
 
 from fedplug.errors import ConfigError
 from fedplug.tff.process import build_aggregation_factory, build_weighted_fed_avg, variable_names
-from fedplug.tff.runtime import use_runtime
 
 RULES = {"*/bias": "identity", "dense/kernel": "topk(0.1)", "dense_1/*": "topk(0.5) | qsgd(4)"}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _inprocess():
-    with use_runtime("inprocess"):
-        yield
+pytestmark = pytest.mark.usefixtures("inprocess")
 
 
 def encoders_of(process):

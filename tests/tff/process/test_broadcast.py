@@ -16,7 +16,6 @@ from fedplug.tff import structures
 from fedplug.tff.process import build_encoded_distributor, build_weighted_fed_avg
 from fedplug.tff.process.aggregation.encoded_aggregation import model_encoder
 from fedplug.tff.process.broadcaster import GraphBroadcaster, build_distributor
-from fedplug.tff.runtime import use_runtime
 
 pytestmark = pytest.mark.usefixtures("inprocess")
 
@@ -35,16 +34,14 @@ def build(encoder="bfp(5) | rans", value_type=MODEL, lowering="fused"):
     return GraphBroadcaster(value_type, encoding, lowering)
 
 
-@pytest.fixture(scope="module", params=["bfp(4)", "qsgd(8)"])
-def parts(request):
-    with use_runtime("inprocess"):
-        return build(request.param)
+@pytest.fixture(scope="module")
+def parts(inprocess):
+    return build("bfp(4)")
 
 
 @pytest.fixture(scope="module")
 def history(parts):
-    with use_runtime("inprocess"):
-        return broadcasts(parts, ROUNDS)
+    return broadcasts(parts, ROUNDS)
 
 
 def broadcasts(parts, rounds):
@@ -175,9 +172,8 @@ def test_a_plain_distributor_counts_the_bytes_of_the_model() -> None:
 
 
 @pytest.fixture(scope="module")
-def two_way(model_fn, sgd):
-    with use_runtime("inprocess"):
-        return build_weighted_fed_avg(model_fn, sgd, encoder="topk(0.1)", broadcast_encoder="bfp(4)")
+def two_way(model_fn, sgd, inprocess):
+    return build_weighted_fed_avg(model_fn, sgd, encoder="topk(0.1)", broadcast_encoder="bfp(4)")
 
 
 def test_averaging_with_a_broadcast_encoder_counts_both_ways_and_keeps_how_far_clients_heard(

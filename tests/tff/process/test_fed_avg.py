@@ -23,17 +23,15 @@ pytestmark = pytest.mark.usefixtures("inprocess")
 
 
 @pytest.fixture(scope="module")
-def dense(model_fn, sgd):
+def dense(model_fn, sgd, inprocess):
     """The process without compression, built once."""
-    with use_runtime("inprocess"):
-        return build_weighted_fed_avg(model_fn, sgd)
+    return build_weighted_fed_avg(model_fn, sgd)
 
 
 @pytest.fixture(scope="module")
-def sparse(model_fn, sgd):
+def sparse(model_fn, sgd, inprocess):
     """The process with a residual on every client, built once."""
-    with use_runtime("inprocess"):
-        return build_weighted_fed_avg(model_fn, sgd, encoder=TopK(0.1))
+    return build_weighted_fed_avg(model_fn, sgd, encoder=TopK(0.1))
 
 
 def weights_of(state: object) -> list[np.ndarray]:

@@ -10,7 +10,6 @@ import tensorflow_federated as tff
 from fedplug import Trainer
 from fedplug.errors import ConfigError
 from fedplug.tff.process import build_local_variables_fed_avg
-from fedplug.tff.runtime import use_runtime
 from fedplug.tff.training.trainer import ClientDataset
 
 FEATURES = 6
@@ -73,12 +72,6 @@ def trained(x, y, weights, offset, local_epochs):
     for bx, by in batches:
         weights = weights - 0.05 * 2 * bx.T @ (bx @ weights + offset - by) / len(bx)
     return weights, offset
-
-
-@pytest.fixture(scope="module")
-def inprocess():
-    with use_runtime("inprocess"):
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
+import os
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,15 +25,18 @@ from fedplug.tff.runtime.graphs.devices import (
     place,
     place_of_output,
 )
+from fedplug.tff.runtime.graphs.inline_calls import can_call_inline
 
 # Prints the devices of a process with two logical CPUs: on the first, inline and by name, and on the second,
-# which stands for a GPU. One is "visible", because otherwise a runtime on the first CPU sets no device.
+# which stands for a GPU; and a product of matrices on one thread. One CPU is "visible", because otherwise a
+# runtime on the first sets no device.
 _SCRIPT = """
 import collections, json, sys
 import numpy as np
 import tensorflow as tf
 
 cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.threading.set_intra_op_parallelism_threads(1)
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 import tensorflow_federated as tff
 from tensorflow.python.eager import context as eager_context
@@ -94,14 +101,34 @@ def devices_of_sequences():
         return [tensor.device[-5:] for tensor in (listed, made, *read, tf.constant(1.0))]
 
 runs = [run("CPU", True, "/CPU:1"), run("CPU", False, "/CPU:1"), run("CPU:1", True, "/CPU:0")]
-print(json.dumps([runs, devices_of_sequences()]))
 """
 
 
-def test_everything_is_on_the_chosen_device_whatever_the_caller_does():
-    done = subprocess.run([sys.executable, "-c", _SCRIPT], capture_output=True, text=True, check=False)
+def product(client: Any) -> tf.Tensor:
+    """Multiplies float64 matrices, whose sums TensorFlow divides among its threads."""
+    numbers = tf.random.stateless_normal([4, 200_000], [0, client], dtype=tf.float64)
+    return tf.matmul(numbers, numbers, transpose_b=True)
+
+
+_PRINT = f"""
+from typing import Any
+{inspect.getsource(product)}
+print(json.dumps([runs, devices_of_sequences(), product(0).numpy().tobytes().hex()]))
+"""
+
+
+@pytest.fixture(scope="module")
+def printed() -> list[Any]:
+    """Starts TensorFlow once more, with other settings, for two tests."""
+    command = [sys.executable, "-c", _SCRIPT + _PRINT]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    runs, of_sequences = json.loads(done.stdout.splitlines()[-1])
+    found: list[Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_everything_is_on_the_chosen_device_whatever_the_caller_does(printed):
+    runs, of_sequences, _ = printed
     assert of_sequences == ["CPU:0", "CPU:0", "CPU:0", "CPU:1"]
     assert [result for result, _ in runs] == [[19.5, ["b'a'"] * 3, 12, [0.0, 1.0, 2.0, 3.0]]] * 3
     for _, seen in runs[:2]:
@@ -117,6 +144,23 @@ def test_everything_is_on_the_chosen_device_whatever_the_caller_does():
     # The caller's data sets are where the caller made them.
     assert seen["inputs"] == ["CPU:0", "CPU:1"]
     assert set(seen["nodes"]) <= {"/device:CPU:0", "/device:CPU:1"}
+
+
+def product_in_a_loop(client: Any) -> tf.Tensor:
+    """Multiplies the last of two elements of a dataset."""
+    clients = tf.data.Dataset.from_tensors(client).repeat(2)
+    return clients.reduce(tf.zeros([4, 4], tf.float64), lambda _, one: product(one))
+
+
+@pytest.mark.skipif(not can_call_inline(), reason="there is a GPU, or no op library")
+def test_clients_that_fill_the_processors_have_the_bits_of_one_thread(printed, on_inprocess):
+    for work in (product, product_in_a_loop):
+        on_client = tff.tensorflow.computation(work, np.int32)
+        products = tff.federated_computation(
+            functools.partial(tff.federated_map, on_client), tff.FederatedType(np.int32, tff.CLIENTS)
+        )
+        for found in products([0] * len(os.sched_getaffinity(0))):
+            assert found.tobytes().hex() == printed[2], work.__name__
 
 
 def test_a_missing_device_is_refused_with_the_names_of_others():

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import gc
-import inspect
 import os
 import resource
-import subprocess
-import sys
 import threading
 from typing import Any
 
@@ -129,40 +125,6 @@ def test_data_sets_are_read_in_the_calling_thread(monkeypatch, on_inprocess):
     assert total([1.0, 2.0]) == 3.0
     assert len(adding) == 2
     assert set(adding) <= set(calling)
-
-
-def product(client: Any) -> tf.Tensor:
-    """Multiplies float64 matrices, whose sums TensorFlow divides among its threads."""
-    numbers = tf.random.stateless_normal([4, 200_000], [0, client], dtype=tf.float64)
-    return tf.matmul(numbers, numbers, transpose_b=True)
-
-
-def product_in_a_loop(client: Any) -> tf.Tensor:
-    """Multiplies the last of two elements of a dataset."""
-    clients = tf.data.Dataset.from_tensors(client).repeat(2)
-    return clients.reduce(tf.zeros([4, 4], tf.float64), lambda _, one: product(one))
-
-
-_ALONE = f"""
-import sys
-from typing import Any
-import tensorflow as tf
-tf.config.threading.set_intra_op_parallelism_threads(1)
-{inspect.getsource(product)}
-sys.stdout.buffer.write(product(0).numpy().tobytes())
-"""
-
-
-@pytest.mark.skipif(not can_call_inline(), reason="there is a GPU, or no op library")
-def test_clients_that_fill_the_processors_have_the_bits_of_one_thread(on_inprocess):
-    alone = subprocess.run([sys.executable, "-c", _ALONE], check=True, stdout=subprocess.PIPE).stdout
-    for work in (product, product_in_a_loop):
-        on_client = tff.tensorflow.computation(work, np.int32)
-        products = tff.federated_computation(
-            functools.partial(tff.federated_map, on_client), tff.FederatedType(np.int32, tff.CLIENTS)
-        )
-        for found in products([0] * _PROCESSORS):
-            assert found.tobytes() == alone, work.__name__
 
 
 @pytest.mark.parametrize(

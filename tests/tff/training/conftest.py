@@ -11,12 +11,13 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug.tff.process import build_weighted_fed_avg
+from fedplug.tff.process.learning.components import sharing
 from fedplug.tff.runtime import use_runtime
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _inprocess() -> Iterator[None]:
-    with use_runtime("inprocess"):
+    with use_runtime("inprocess"), sharing({}):
         yield
 
 

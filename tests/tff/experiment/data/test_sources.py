@@ -346,7 +346,7 @@ def test_the_same_fraction_of_every_group_is_held_out_and_none_loses_all() -> No
     ("split", "message"),
     [
         (
-            lambda: partitions.by_dirichlet(LABELS[::10], 90, 0.3, 0),
+            lambda: partitions.by_dirichlet(LABELS[::50], 5, 0.3, 0),
             "use fewer clients or a larger dirichlet",
         ),
         (lambda: partitions.by_classes(LABELS, 501, 2, 0), "1000 examples for 501 clients .* 1002 shards"),
