@@ -1,8 +1,6 @@
-"""Any TFF program gives on a cluster what it gives in this process, whatever the number of workers."""
+"""Special values have the results of the in-process runtime. `RuntimeSuite` checks the simple programs."""
 
 from __future__ import annotations
-
-import collections
 
 import numpy as np
 import pytest
@@ -12,26 +10,14 @@ from tensorflow_federated.python.core.backends.mapreduce.intrinsics import feder
 
 import fedplug
 
-F32, I32, I64 = np.float32, np.int32, np.int64
+I32, I64 = np.int32, np.int64
 CLIENTS, SERVER = tff.CLIENTS, tff.SERVER
-PAIR = collections.OrderedDict(b=I32, a=tff.TensorType(F32, [2]))  # not in the order of its sorted keys
 at_clients = tff.FederatedType(I32, CLIENTS)
 
 
 @tff.tensorflow.computation(I32)
 def square(x):
     return x * x
-
-
-@tff.tensorflow.computation(I32, I32)
-def subtract(x, y):
-    return x - y
-
-
-@tff.tensorflow.computation(I32)
-def to_pair(x):
-    value = tf.cast(x, tf.float32)
-    return collections.OrderedDict(b=x, a=tf.stack([value, -value]))
 
 
 @tff.tensorflow.computation(tff.SequenceType(I32))
@@ -58,22 +44,6 @@ def two_rounds_of_a_shuffle():
 @tff.tensorflow.computation
 def one():
     return tf.constant(1, tf.int32)
-
-
-@tff.federated_computation(at_clients)
-def sums_and_means(values):
-    pairs = tff.federated_map(to_pair, values)
-    return tff.federated_sum(pairs), tff.federated_mean(pairs["a"]), tff.federated_max(values)
-
-
-@tff.federated_computation(at_clients, tff.FederatedType(I32, SERVER))
-def several_stages(values, shift):
-    squares = tff.federated_map(square, values)
-    largest_square = tff.federated_broadcast(tff.federated_max(squares))
-    differences = tff.federated_map(subtract, (largest_square, squares))
-    total = tff.federated_sum(differences)
-    rest = tff.federated_map(subtract, (differences, tff.federated_broadcast(total)))
-    return tff.federated_sum(rest), differences, total, tff.federated_map(subtract, (total, shift)), values
 
 
 @tff.federated_computation(
@@ -122,20 +92,8 @@ def with_a_function(function, values):
     return tff.federated_sum(tff.federated_map(function, values))
 
 
-@tff.federated_computation(tff.FederatedType(I32, SERVER))
-def at_the_server(value):
-    return tff.federated_map(square, value)
-
-
-@tff.federated_computation(at_clients)
-def as_they_are(values):
-    return values
-
-
 NUMBERS = [3, 1, 4, 1, 5, 9, 2, 6]
 PROGRAMS = {
-    "sums, means": lambda: sums_and_means(NUMBERS),
-    "several stages": lambda: several_stages(NUMBERS, 5),
     "data sets and strings": lambda: of_data_and_strings(
         [tf.data.Dataset.range(n, output_type=tf.int32) for n in NUMBERS], [f"name {n}" for n in NUMBERS]
     ),
@@ -145,10 +103,6 @@ PROGRAMS = {
     "secure sums": lambda: secure_sums(NUMBERS),
     "a selection": lambda: selected(NUMBERS, [10, 20, 30]),
     "a function as argument": lambda: with_a_function(square, NUMBERS),
-    "nothing at clients": lambda: at_the_server(7),
-    "values passed through": lambda: as_they_are(NUMBERS),
-    "no clients": lambda: several_stages([], 5)[:2],
-    "one client": lambda: several_stages([3], 5),
 }
 
 
