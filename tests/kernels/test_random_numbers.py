@@ -12,7 +12,7 @@ from fedplug import errors, kernels
 SEEDS = st.integers(-(2**63), 2**63 - 1)
 
 
-@given(SEEDS, SEEDS, st.one_of(st.integers(0, 30), st.sampled_from([511, 512, 513, 2047, 2048, 20_000])))
+@given(SEEDS, SEEDS, st.one_of(st.integers(0, 30), st.sampled_from([511, 512, 513, 2048, 70_001])))
 @settings(deadline=None)
 def test_they_are_the_numbers_of_tensorflow(first, second, count):
     tf = pytest.importorskip("tensorflow")
@@ -34,6 +34,9 @@ def test_these_words_are_drawn_for_ever():
     expected = [1105988140, 1738052849, 3959391294, 370444179, 10670227, 4048756165]
     assert kernels.random_words(6, 1, 2).tolist() == expected
     assert kernels.random_words(300_000, 1, 2)[:6].tolist() == expected
+    # On several threads.
+    indices = kernels.draw_indices(7, 70_001, 2**31 - 1)
+    assert kernels.crc32(indices) == 3719280551
 
 
 def test_data_that_cannot_be_drawn_is_refused():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -15,6 +16,20 @@ def test_the_accumulator_is_updated_in_its_own_buffer_whatever_its_shape():
         accumulator, np.float32([1, 2]), np.int32([1, 5]), np.int64([0, 1, 2]), np.float32([10, 100])
     )
     np.testing.assert_array_equal(flat, np.float32([0, 10, 0, 0, 0, 200]))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_sums_and_products_of_16_bits_are_rounded_once_from_every_number(dtype):
+    numbers = np.arange(65536).astype(np.uint16).view(dtype)
+    others = numbers[np.random.default_rng(0).permutation(65536)]
+    for weight in (None, 1.0, 0.1, 3e-5, 300.0):
+        total, weights = numbers.copy(), None if weight is None else np.array([weight], dtype)
+        kernels.scatter_decode_add(total, others, np.arange(65536, dtype=np.int32), weights=weights)
+        with np.errstate(all="ignore"):
+            terms = others if weights is None else (others.astype("f4") * weights.astype("f4")).astype(dtype)
+            expected = (numbers.astype("f4") + terms.astype("f4")).astype(dtype)
+        np.testing.assert_array_equal(total.astype("f4"), expected.astype("f4"))
+        np.testing.assert_array_equal(np.signbit(total[total == 0]), np.signbit(expected[total == 0]))
 
 
 def test_without_row_splits_there_is_one_payload():

@@ -50,6 +50,11 @@ def test_op_and_reference_write_the_same_bytes(agree, form, x, dtype, options, s
     agree(ops.encode_values, tf.cast(x, dtype), form, **options, seed=seed)
 
 
+def test_op_and_reference_write_the_same_bytes_for_many_values_on_several_threads(agree, form, dtype):
+    x = tf.cast(np.random.default_rng(3).integers(-99, 99, 98_307) / 8, dtype)
+    agree(ops.encode_values, x, form, bits=5, block_size=512, seed=1)
+
+
 @settings(deadline=None)
 @given(x=VECTORS, dtype=DTYPES, options=OPTIONS, data=st.data())
 def test_op_and_reference_refuse_the_same_bytes_and_agree_on_the_rest(

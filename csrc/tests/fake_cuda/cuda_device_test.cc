@@ -64,9 +64,10 @@ class TopKCall {
   }
 
   // Waits for the call.
-  void ExpectReferenceOf(const TopKInput<float>& input) const {
-    ExpectReference(input, {device.values.ToVector(), device.indices.ToVector(),
-                            device.Residual(input), report.ToVector()[0]});
+  void ExpectCoreOf(const TopKInput<float>& input) const {
+    ExpectSameAsCore(input,
+                     {device.values.ToVector(), device.indices.ToVector(),
+                      device.Residual(input), report.ToVector()[0]});
   }
 
   DeviceTensor<float> device;
@@ -108,7 +109,7 @@ TEST(CudaDevice, NothingRunsBeforeTheStreamOfTheCallerComesToIt) {
       cuda::Fetch(&report, call.report.data(), sizeof(report), stream).ok());
   EXPECT_EQ(fake_cuda::Waiting(stream), std::size_t{0});
   EXPECT_EQ(report.non_finite, std::int64_t{0});
-  call.ExpectReferenceOf(input);
+  call.ExpectCoreOf(input);
 }
 
 TEST(CudaDevice, ACopyOnTheSameStreamComesFirst) {
@@ -126,7 +127,7 @@ TEST(CudaDevice, ACopyOnTheSameStreamComesFirst) {
   Check(cudaStreamSynchronize(other));
   EXPECT_EQ(fake_cuda::Waiting(stream), std::size_t{2});
   Check(cudaStreamSynchronize(stream));
-  call.ExpectReferenceOf(input);
+  call.ExpectCoreOf(input);
 }
 
 // Checks that `queue` reports every refusal of the runtime, and that nothing is
@@ -202,7 +203,7 @@ TEST(CudaDevice, NeedsOneLaunchForAnyCapacity) {
       EXPECT_TRUE(call.Queue(nullptr).ok());
       EXPECT_TRUE(cudaGetLastError() == cudaSuccess);
       EXPECT_EQ(LaunchesLogged(), std::size_t{1});
-      call.ExpectReferenceOf(input);
+      call.ExpectCoreOf(input);
     }
   }
 }

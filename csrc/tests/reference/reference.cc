@@ -77,19 +77,17 @@ TopK<T> TopKResidual(const std::vector<T>& delta,
 }
 
 template <typename T>
-TopK<T> ChunkedTopKResidual(const std::vector<T>& delta,
-                            const std::vector<T>& residual, std::int64_t k,
-                            std::int64_t chunk, T decay) {
+TopK<T> TopKOfEach(const std::vector<T>& delta, const std::vector<T>& residual,
+                   const std::vector<std::int64_t>& sizes,
+                   const std::vector<std::int64_t>& ks) {
   TopK<T> result;
-  const auto n = static_cast<std::int64_t>(delta.size());
-  for (std::int64_t begin = 0; begin < n; begin += chunk) {
-    const std::int64_t end = std::min(n, begin + chunk);
-    const auto part = [=](const std::vector<T>& all) {
-      return std::vector<T>(all.begin() + begin, all.begin() + end);
+  std::int64_t begin = 0;
+  for (std::size_t t = 0; t < sizes.size(); begin += sizes[t++]) {
+    const auto part = [&](const std::vector<T>& all) {
+      return std::vector<T>(all.begin() + begin,
+                            all.begin() + begin + sizes[t]);
     };
-    std::vector<T> kept = part(residual);
-    for (T& value : kept) value = decay * value;
-    const TopK<T> chosen = TopKResidual(part(delta), kept, k);
+    const TopK<T> chosen = TopKResidual(part(delta), part(residual), ks[t]);
     for (const std::int32_t index : chosen.indices) {
       result.indices.push_back(index + static_cast<std::int32_t>(begin));
     }
@@ -106,9 +104,9 @@ TopK<T> ChunkedTopKResidual(const std::vector<T>& delta,
 #define FEDPLUG_INSTANTIATE(T)                                                 \
   template TopK<T> TopKResidual<T>(const std::vector<T>&,                      \
                                    const std::vector<T>&, std::int64_t);       \
-  template TopK<T> ChunkedTopKResidual<T>(const std::vector<T>&,               \
-                                          const std::vector<T>&, std::int64_t, \
-                                          std::int64_t, T)
+  template TopK<T> TopKOfEach<T>(const std::vector<T>&, const std::vector<T>&, \
+                                 const std::vector<std::int64_t>&,             \
+                                 const std::vector<std::int64_t>&)
 FEDPLUG_INSTANTIATE(float);
 FEDPLUG_INSTANTIATE(double);
 #undef FEDPLUG_INSTANTIATE

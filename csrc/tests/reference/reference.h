@@ -25,12 +25,12 @@ template <typename T>
 TopK<T> TopKResidual(const std::vector<T>& delta,
                      const std::vector<T>& residual, std::int64_t k);
 
-// TopKResidual of each chunk of `chunk` elements by itself, of the residual
-// times `decay`.
+// TopKResidual of each of the tensors that are laid end to end, with a k for
+// each. Indices count from the first tensor.
 template <typename T>
-TopK<T> ChunkedTopKResidual(const std::vector<T>& delta,
-                            const std::vector<T>& residual, std::int64_t k,
-                            std::int64_t chunk, T decay);
+TopK<T> TopKOfEach(const std::vector<T>& delta, const std::vector<T>& residual,
+                   const std::vector<std::int64_t>& sizes,
+                   const std::vector<std::int64_t>& ks);
 
 // One payload after the other, one entry after the other.
 // SHAPE: values and indices hold one vector per payload; weights[payloads], or
