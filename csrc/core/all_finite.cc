@@ -30,18 +30,6 @@ FEDPLUG_ALWAYS_INLINE bool BlockLoop(const T* values, std::int64_t n) {
   return (seen & kSign) == 0;
 }
 
-template <typename T>
-using Block = bool (*)(const T*, std::int64_t);
-
-template <typename T>
-Block<T> BlockFor(SimdLevel level) {
-#if FEDPLUG_SIMD_X86
-  if (level != SimdLevel::kBaseline) return Avx2<BlockLoop<T>>;
-#endif
-  static_cast<void>(level);
-  return Baseline<BlockLoop<T>>;
-}
-
 // `block_at(begin, elements)` returns a block.
 template <typename T, typename BlockAt>
 bool AllFiniteBlocks(std::int64_t n, Parallel& parallel,
@@ -49,7 +37,7 @@ bool AllFiniteBlocks(std::int64_t n, Parallel& parallel,
   SimdLevel level;
   // A refused FEDPLUG_SIMD leaves the baseline, and the answer is the same.
   static_cast<void>(FindSimdLevel(&level));
-  const Block<T> block = BlockFor<T>(level);
+  auto* const block = LoopFor<BlockLoop<T>>(level);
   constexpr auto kElement = static_cast<std::int64_t>(sizeof(T));
   const int tiles = TileCount(n, kSmallestTileBytes / kElement, parallel);
   std::atomic<bool> finite{true};
@@ -85,18 +73,13 @@ bool CopyFinite(const std::uint8_t* bytes, std::int64_t n, T* values,
       });
 }
 
-template bool AllFinite<float>(const float*, std::int64_t, Parallel&);
-template bool AllFinite<double>(const double*, std::int64_t, Parallel&);
-template bool AllFinite<Half>(const Half*, std::int64_t, Parallel&);
-template bool AllFinite<BFloat16>(const BFloat16*, std::int64_t, Parallel&);
-
-template bool CopyFinite<float>(const std::uint8_t*, std::int64_t, float*,
-                                Parallel&);
-template bool CopyFinite<double>(const std::uint8_t*, std::int64_t, double*,
-                                 Parallel&);
-template bool CopyFinite<Half>(const std::uint8_t*, std::int64_t, Half*,
-                               Parallel&);
-template bool CopyFinite<BFloat16>(const std::uint8_t*, std::int64_t, BFloat16*,
-                                   Parallel&);
+#define FEDPLUG_INSTANTIATE(T)                                   \
+  template bool AllFinite<T>(const T*, std::int64_t, Parallel&); \
+  template bool CopyFinite<T>(const std::uint8_t*, std::int64_t, T*, Parallel&)
+FEDPLUG_INSTANTIATE(float);
+FEDPLUG_INSTANTIATE(double);
+FEDPLUG_INSTANTIATE(Half);
+FEDPLUG_INSTANTIATE(BFloat16);
+#undef FEDPLUG_INSTANTIATE
 
 }  // namespace fedplug

@@ -10,6 +10,7 @@
 #include "core/base/scratch.h"
 #include "core/topk/chunk_selection.h"
 #include "core/topk/sizes.h"
+#include "core/topk/sum_refusal.h"
 
 namespace fedplug {
 namespace {
@@ -131,10 +132,7 @@ Status ChunkedTopKResidual(const T* delta, const T* residual_in,
     if (finite) return {};
     *non_finite = CountNonFinite(update, tasks, parallel);
   }
-  return {StatusCode::kNonFinite,
-          std::to_string(*non_finite) + " of " + std::to_string(n) +
-              " sums of delta and residual are NaN or infinite; leave this "
-              "update out"};
+  return NonFiniteSums(*non_finite, n);
 }
 
 #define FEDPLUG_INSTANTIATE(T)                                             \

@@ -102,17 +102,8 @@ void CloseContainer(const std::uint8_t* header, std::int64_t header_bytes,
 void WriteContainer(const std::uint8_t* header, std::int64_t header_bytes,
                     const std::uint8_t* body, std::int64_t body_bytes,
                     std::uint8_t* data) {
-  WriteContainer(header, header_bytes, {{body, body_bytes}}, data);
-}
-
-void WriteContainer(const std::uint8_t* header, std::int64_t header_bytes,
-                    const std::vector<BodyPart>& parts, std::uint8_t* data) {
-  std::uint8_t* const begin = data + BodyBegin(header_bytes);
-  std::uint8_t* end = begin;
-  for (const BodyPart& part : parts) {
-    end = std::copy_n(part.data, part.bytes, end);
-  }
-  CloseContainer(header, header_bytes, end - begin, data);
+  std::copy_n(body, body_bytes, data + BodyBegin(header_bytes));
+  CloseContainer(header, header_bytes, body_bytes, data);
 }
 
 Status ReadContainer(const std::uint8_t* data, std::int64_t bytes,

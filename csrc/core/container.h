@@ -48,21 +48,7 @@ void WriteContainer(const std::uint8_t* header, std::int64_t header_bytes,
                     const std::uint8_t* body, std::int64_t body_bytes,
                     std::uint8_t* data);
 
-// A part of a body, contiguous in memory.
-struct BodyPart {
-  const std::uint8_t* data;
-  std::int64_t bytes;
-};
-
-// The same for a body in several parts, which are concatenated.
-//
-// REQUIRES, THREADS, COST: as WriteContainer of one piece
-// SHAPE:    header[header_bytes], data[ContainerBytes(header_bytes, the bytes
-//           of all parts)]
-void WriteContainer(const std::uint8_t* header, std::int64_t header_bytes,
-                    const std::vector<BodyPart>& parts, std::uint8_t* data);
-
-// The part of a container that is the body.
+// The place of a body in its container.
 struct BodyRange {
   std::int64_t begin = 0;
   std::int64_t bytes = 0;

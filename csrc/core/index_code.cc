@@ -9,11 +9,9 @@ namespace fedplug {
 namespace {
 
 using index_codes::Corrupt;
+
 Status CheckCount(std::int64_t count, std::int64_t size) {
-  if (size < 0 || size > INT32_MAX) {
-    return {StatusCode::kInvalidArgument,
-            "size = " + std::to_string(size) + " is not in [0, 2^31)"};
-  }
+  if (Status status = CheckInt32("size", size); !status.ok()) return status;
   if (count < 0 || count > size) {
     return {StatusCode::kInvalidArgument,
             "count = " + std::to_string(count) + " is not in [0, " +
@@ -22,8 +20,17 @@ Status CheckCount(std::int64_t count, std::int64_t size) {
   return {};
 }
 
+}  // namespace
+
+bool FindIndexForm(const std::string& name, IndexForm* form) {
+  if (name != "rice" && name != "gaps") return false;
+  *form = name == "rice" ? IndexForm::kRice : IndexForm::kGaps;
+  return true;
+}
+
 Status CheckIndices(const std::int32_t* indices, std::int64_t count,
                     std::int64_t size) {
+  if (Status status = CheckCount(count, size); !status.ok()) return status;
   std::int64_t previous = -1;
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t index = indices[i];
@@ -44,18 +51,9 @@ Status CheckIndices(const std::int32_t* indices, std::int64_t count,
   return {};
 }
 
-}  // namespace
-
-bool FindIndexForm(const std::string& name, IndexForm* form) {
-  if (name != "rice" && name != "gaps") return false;
-  *form = name == "rice" ? IndexForm::kRice : IndexForm::kGaps;
-  return true;
-}
-
 Status EncodeIndices(const std::int32_t* indices, std::int64_t count,
                      std::int64_t size, IndexForm form,
                      std::vector<std::uint8_t>* code) {
-  if (Status status = CheckCount(count, size); !status.ok()) return status;
   if (Status status = CheckIndices(indices, count, size); !status.ok()) {
     return status;
   }

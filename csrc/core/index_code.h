@@ -19,8 +19,15 @@ enum class IndexForm { kRice, kGaps };
 // Finds a form by its name, "rice" or "gaps". False if there is no such form.
 bool FindIndexForm(const std::string& name, IndexForm* form);
 
-// REQUIRES: indices ascend strictly and lie in [0, size), size < 2^31. Anything
-//           else is kInvalidArgument, and *code is unchanged
+// Refuses (kInvalidArgument) indices that do not ascend strictly in [0, size),
+// and sizes outside [0, 2^31).
+//
+// SHAPE: indices[count]
+Status CheckIndices(const std::int32_t* indices, std::int64_t count,
+                    std::int64_t size);
+
+// Refuses as CheckIndices does, and *code is then unchanged.
+//
 // SHAPE:    indices[count], *code is replaced
 // THREADS:  the caller's only
 // COST:     O(count)

@@ -18,47 +18,6 @@ namespace {
 constexpr std::int64_t kBlock = 2048;
 constexpr std::int64_t kSmallestShare = 1 << 15;
 
-// State shared by all blocks.
-template <typename T>
-class Factors {
- public:
-  // `columns_of_q` are columns one after the other.
-  Factors(const T* p, const T* columns_of_q, const MatrixShape& shape,
-          const matrix::MatrixLoops<T>& loops)
-      : p_(p), q_(columns_of_q), shape_(shape), loops_(loops) {}
-
-  // Elements begin ... end of the flat matrix.
-  // SHAPE: block[end - begin]
-  void Block(std::int64_t begin, std::int64_t end, T* block) const {
-    for (std::int64_t at = begin; at < end;) {
-      const std::int64_t row = at / shape_.columns;
-      const std::int64_t stop = std::min(end, (row + 1) * shape_.columns);
-      Part(row, at - row * shape_.columns, stop - at, block + (at - begin));
-      at = stop;
-    }
-    loops_.limit(std::numeric_limits<T>::max(), end - begin, block);
-  }
-
- private:
-  // Elements column ... column + n of a row.
-  void Part(std::int64_t row, std::int64_t column, std::int64_t n,
-            T* total) const {
-    const T* const p = p_ + row * shape_.rank;
-    for (std::int64_t j = 0; j < shape_.rank; j += matrix::kRanksAtOnce) {
-      const auto ranks =
-          std::min<std::int64_t>(matrix::kRanksAtOnce, shape_.rank - j);
-      const auto& outer = j == 0 ? loops_.outer : loops_.add_outer;
-      outer[ranks](p + j, q_ + j * shape_.columns + column, shape_.columns, n,
-                   total);
-    }
-  }
-
-  const T* p_;
-  const T* q_;
-  MatrixShape shape_;
-  const matrix::MatrixLoops<T>& loops_;
-};
-
 Status CheckShape(const MatrixShape& shape) {
   if (shape.rows >= 0 && shape.columns >= 0 && shape.rank >= 1) return {};
   return {StatusCode::kInvalidArgument,
@@ -84,7 +43,23 @@ Status LowRankMatrix(const T* p, const T* q, const MatrixShape& shape,
     }
   }
   const auto loops = matrix::MatrixLoopsFor<T>(level);
-  const Factors<T> factors(p, columns, shape, loops);
+  // Elements begin ... end of the flat matrix.
+  const auto compute = [&](std::int64_t begin, std::int64_t end, T* block) {
+    for (std::int64_t at = begin; at < end;) {
+      const std::int64_t row = at / shape.columns;
+      const std::int64_t stop = std::min(end, (row + 1) * shape.columns);
+      const T* const vectors = columns + (at - row * shape.columns);
+      for (std::int64_t j = 0; j < shape.rank; j += matrix::kRanksAtOnce) {
+        const auto ranks =
+            std::min<std::int64_t>(matrix::kRanksAtOnce, shape.rank - j);
+        const auto& outer = j == 0 ? loops.outer : loops.add_outer;
+        outer[ranks](p + row * shape.rank + j, vectors + j * shape.columns,
+                     shape.columns, stop - at, block + (at - begin));
+      }
+      at = stop;
+    }
+    loops.limit(std::numeric_limits<T>::max(), end - begin, block);
+  };
   const std::int64_t count = shape.rows * shape.columns;
   const std::int64_t blocks = (count + kBlock - 1) / kBlock;
   const bool streams =
@@ -97,7 +72,7 @@ Status LowRankMatrix(const T* p, const T* q, const MatrixShape& shape,
     for (std::int64_t b = mine.begin; b < mine.end; ++b) {
       const std::int64_t begin = b * kBlock;
       const std::int64_t end = std::min(count, begin + kBlock);
-      factors.Block(begin, end, streams ? block.data() : matrix + begin);
+      compute(begin, end, streams ? block.data() : matrix + begin);
       if (streams) StreamCopy(block.data(), end - begin, matrix + begin);
     }
     FenceStreamedStores();

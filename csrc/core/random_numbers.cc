@@ -20,6 +20,28 @@ template <typename T>
 constexpr std::int64_t kBatch =
     kWords * 4 / static_cast<std::int64_t>(sizeof(T));
 
+// Calls body(first, length, words) for batches of `per_batch` of `count`
+// numbers, on several threads.
+template <typename Body>
+void ForEachBatch(const Philox& random, SimdLevel level, std::int64_t count,
+                  std::int64_t per_batch, Parallel& parallel,
+                  const Body& body) {
+  philox::WordsLoop* const draw = philox::WordsLoopFor(level);
+  const std::int64_t batches = (count + per_batch - 1) / per_batch;
+  const int tiles = static_cast<int>(std::min<std::int64_t>(
+      batches, TileCount(count, kSmallestShare, parallel)));
+  parallel.Run(tiles, [&](int t) {
+    const DefaultFloatEnvironment environment;
+    const Range mine = TileOf(batches, tiles, t);
+    std::array<std::uint32_t, kWords> words;
+    for (std::int64_t batch = mine.begin; batch < mine.end; ++batch) {
+      draw(random, batch * kDraws, kDraws, words.data());
+      const std::int64_t first = batch * per_batch;
+      body(first, std::min(per_batch, count - first), words.data());
+    }
+  });
+}
+
 // Converts the first words of a batch to numbers.
 void NumbersOf(const std::uint32_t* words, std::int64_t n,
                std::uint32_t* numbers) {
@@ -46,22 +68,11 @@ void DrawNumbers(std::uint64_t first, std::uint64_t second, std::int64_t count,
   SimdLevel level;
   // A refused FEDPLUG_SIMD leaves the baseline, and the numbers are the same.
   static_cast<void>(FindSimdLevel(&level));
-  const Philox random(first, second);
-  philox::WordsLoop* const draw = philox::WordsLoopFor(level);
-  const std::int64_t batches = (count + kBatch<T> - 1) / kBatch<T>;
-  const int tiles = static_cast<int>(std::min<std::int64_t>(
-      batches, TileCount(count, kSmallestShare, parallel)));
-  parallel.Run(tiles, [&](int t) {
-    const DefaultFloatEnvironment environment;
-    const Range mine = TileOf(batches, tiles, t);
-    std::array<std::uint32_t, kWords> words;
-    for (std::int64_t batch = mine.begin; batch < mine.end; ++batch) {
-      draw(random, batch * kDraws, kDraws, words.data());
-      const std::int64_t done = batch * kBatch<T>;
-      NumbersOf(words.data(), std::min(kBatch<T>, count - done),
-                numbers + done);
-    }
-  });
+  ForEachBatch(
+      {first, second}, level, count, kBatch<T>, parallel,
+      [&](std::int64_t done, std::int64_t n, const std::uint32_t* words) {
+        NumbersOf(words, n, numbers + done);
+      });
 }
 
 #define FEDPLUG_INSTANTIATE(T)                                             \
@@ -71,42 +82,6 @@ FEDPLUG_INSTANTIATE(std::uint32_t);
 FEDPLUG_INSTANTIATE(float);
 FEDPLUG_INSTANTIATE(double);
 #undef FEDPLUG_INSTANTIATE
-
-// Draws numbers in batches, and advances the runs without a division.
-
-namespace {
-
-constexpr std::int64_t kNumbers = kDraws * Philox::kDoubles;
-
-// The begin of run i of `count`. Next() advances.
-class Runs {
- public:
-  Runs(std::int64_t i, std::int64_t count, std::int64_t size)
-      : count_(count),
-        shortest_(size / count),
-        longer_(size % count),
-        begin_(i * size / count),
-        rest_(i * size % count) {}
-
-  std::int64_t begin() const { return begin_; }
-
-  void Next() {
-    begin_ += shortest_;
-    rest_ += longer_;
-    if (rest_ < count_) return;
-    rest_ -= count_;
-    ++begin_;
-  }
-
- private:
-  const std::int64_t count_;
-  const std::int64_t shortest_;
-  const std::int64_t longer_;
-  std::int64_t begin_;
-  std::int64_t rest_;
-};
-
-}  // namespace
 
 Status CheckDraw(std::int64_t count, std::int64_t size) {
   if (0 <= count && count <= size && size <= INT32_MAX) return {};
@@ -120,33 +95,27 @@ Status DrawIndices(std::uint64_t seed, std::int64_t count, std::int64_t size,
   if (Status status = CheckDraw(count, size); !status.ok()) return status;
   SimdLevel level;
   if (Status status = FindSimdLevel(&level); !status.ok()) return status;
-  const Philox random(seed, 0);
-  philox::WordsLoop* const draw = philox::WordsLoopFor(level);
-  const std::int64_t batches = (count + kNumbers - 1) / kNumbers;
-  const int tiles = static_cast<int>(std::min<std::int64_t>(
-      batches, TileCount(count, kSmallestShare, parallel)));
-  parallel.Run(tiles, [&](int t) {
-    const DefaultFloatEnvironment environment;
-    const Range mine = TileOf(batches, tiles, t);
-    Runs runs(mine.begin * kNumbers, count, size);
-    std::array<std::uint32_t, 2 * kNumbers> words;
-    for (std::int64_t batch = mine.begin; batch < mine.end; ++batch) {
-      draw(random, batch * kDraws, kDraws, words.data());
-      const std::int64_t first = batch * kNumbers;
-      const std::int64_t length = std::min(kNumbers, count - first);
-      for (std::int64_t i = 0; i < length; ++i) {
-        const std::int64_t begin = runs.begin();
-        runs.Next();
-        const std::int64_t elements = runs.begin() - begin;
-        const auto word = static_cast<std::size_t>(2 * i);
-        const auto offset = static_cast<std::int64_t>(
-            Philox::ToUniform(words[word], words[word + 1]) *
-            static_cast<double>(elements));
-        indices[first + i] =
-            static_cast<std::int32_t>(begin + std::min(offset, elements - 1));
-      }
+  if (count == 0) return {};
+  // Run i of the elements begins with element i * size / count.
+  const std::int64_t shortest = size / count;
+  const std::int64_t longer = size % count;
+  const auto draw = [&](std::int64_t first, std::int64_t n,
+                        const std::uint32_t* words) {
+    std::int64_t begin = first * size / count;
+    std::int64_t rest = first * size % count;
+    for (std::int64_t i = 0; i < n; ++i) {
+      rest += longer;
+      const std::int64_t elements = shortest + (rest >= count ? 1 : 0);
+      rest -= rest >= count ? count : 0;
+      const auto offset = static_cast<std::int64_t>(
+          Philox::ToUniform(words[2 * i], words[2 * i + 1]) *
+          static_cast<double>(elements));
+      indices[first + i] =
+          static_cast<std::int32_t>(begin + std::min(offset, elements - 1));
+      begin += elements;
     }
-  });
+  };
+  ForEachBatch({seed, 0}, level, count, kBatch<double>, parallel, draw);
   return {};
 }
 

@@ -18,12 +18,11 @@
 #include "core/base/parallel.h"
 #include "core/base/status.h"
 
-// The checks of sparse payloads before a decoder writes.
-
-namespace fedplug::scatter {
+namespace fedplug {
+namespace {
 
 // Number of entries below which another thread does not pay.
-inline constexpr std::int64_t kSmallestShare = 1 << 15;
+constexpr std::int64_t kSmallestShare = 1 << 15;
 
 // Concatenated sparse payloads: payload p owns the entries row_splits[p] up to
 // row_splits[p + 1].
@@ -37,21 +36,6 @@ struct Payloads {
   std::int64_t count;
   const T* weights;
 };
-
-// Refuses row splits that are not those of `entries` entries.
-// SHAPE: row_splits[payloads + 1], not read when `payloads` is negative
-Status CheckRowSplits(const std::int64_t* row_splits, std::int64_t payloads,
-                      std::int64_t entries);
-
-// Refuses indices that do not ascend strictly inside [0, n) within each
-// payload, and names the first such payload, whatever the number of threads.
-// REQUIRES: CheckRowSplits passed
-// COST:     reads the indices once
-Status CheckIndices(const std::int32_t* indices, std::int64_t entries,
-                    const std::int64_t* row_splits, std::int64_t payloads,
-                    std::int64_t n, Parallel& parallel);
-
-namespace {
 
 Status Invalid(std::string message) {
   return {StatusCode::kInvalidArgument, std::move(message)};
@@ -100,8 +84,8 @@ Status BadEntryStatus(const std::int32_t* indices,
                  std::to_string(row_splits[payload + 1] - row_splits[payload]));
 }
 
-}  // namespace
-
+// Refuses row splits that are not those of `entries` entries.
+// SHAPE: row_splits[payloads + 1], not read when `payloads` is negative
 Status CheckRowSplits(const std::int64_t* row_splits, std::int64_t payloads,
                       std::int64_t entries) {
   if (payloads < 0) {
@@ -129,6 +113,10 @@ Status CheckRowSplits(const std::int64_t* row_splits, std::int64_t payloads,
   return {};
 }
 
+// Refuses indices that do not ascend strictly inside [0, n) within each
+// payload, and names the first such payload, whatever the number of threads.
+// REQUIRES: CheckRowSplits passed
+// COST:     reads the indices once
 Status CheckIndices(const std::int32_t* indices, std::int64_t entries,
                     const std::int64_t* row_splits, std::int64_t payloads,
                     std::int64_t n, Parallel& parallel) {
@@ -150,13 +138,6 @@ Status CheckIndices(const std::int32_t* indices, std::int64_t entries,
   }
   return {};
 }
-
-}  // namespace fedplug::scatter
-
-namespace fedplug {
-namespace {
-
-using scatter::Payloads;
 
 // Bytes of the accumulator in a tile: it, the next one and the entries of
 // the payloads in them fit a second-level cache of 256 KiB.
@@ -367,7 +348,7 @@ Status CheckAndAdd(Start start, T* accumulator, std::int64_t n,
                    Parallel& parallel) {
   if (Status status = CheckDenseSize(n); !status.ok()) return status;
   if (Status status =
-          scatter::CheckRowSplits(payloads.row_splits, payloads.count, entries);
+          CheckRowSplits(payloads.row_splits, payloads.count, entries);
       !status.ok()) {
     return status;
   }
@@ -376,11 +357,11 @@ Status CheckAndAdd(Start start, T* accumulator, std::int64_t n,
   const std::int64_t zeroed_lines =
       start == Start::kFromZero ? n * kElement / kLineBytes : 0;
   const int shares =
-      TileCount(entries + zeroed_lines, scatter::kSmallestShare, parallel);
+      TileCount(entries + zeroed_lines, kSmallestShare, parallel);
   const KeepAwake awake(parallel);
   if (Status status =
-          scatter::CheckIndices(payloads.indices, entries, payloads.row_splits,
-                                payloads.count, n, parallel);
+          CheckIndices(payloads.indices, entries, payloads.row_splits,
+                       payloads.count, n, parallel);
       !status.ok()) {
     return status;
   }
@@ -398,11 +379,7 @@ Status CheckAndAdd(Start start, T* accumulator, std::int64_t n,
 
 }  // namespace
 
-Status CheckDenseSize(std::int64_t n) {
-  if (n >= 0 && n <= INT32_MAX) return {};
-  return {StatusCode::kInvalidArgument,
-          "n = " + std::to_string(n) + " is not in [0, 2^31)"};
-}
+Status CheckDenseSize(std::int64_t n) { return CheckInt32("n", n); }
 
 template <typename T>
 Status ScatterDecodeAdd(T* accumulator, std::int64_t n, const T* values,

@@ -12,7 +12,7 @@
 #include "core/base/scratch.h"
 #include "core/codes/rans/rans.h"
 #include "core/codes/rans/symbol_frequencies.h"
-#include "core/codes/values/loops.h"
+#include "core/codes/values/layout.h"
 #include "core/simd/level.h"
 
 namespace fedplug {
@@ -37,10 +37,9 @@ class SymbolChunks {
 
   // The symbols of chunk c, valid until the next call.
   const std::uint8_t* Unpack(const std::uint8_t* packed, std::int64_t c) {
-    const std::int64_t n = SymbolsIn(c);
     if (bits_ == 8) return packed + c * value_loops::kChunk;
-    std::copy_n(packed + BytesBefore(c), BytesFor(n * bits_), bytes_.data());
-    loops_.unpack(bytes_.data(), n, bits_, symbols_.data());
+    UnpackChunk(loops_, packed + BytesBefore(c), SymbolsIn(c), bits_,
+                &symbols_);
     return symbols_.data();
   }
 
@@ -51,11 +50,7 @@ class SymbolChunks {
 
   void Pack(std::int64_t c, std::uint8_t* packed) {
     if (bits_ == 8) return;
-    const std::int64_t n = SymbolsIn(c);
-    std::fill(symbols_.begin() + n, symbols_.begin() + (n + 7) / 8 * 8,
-              std::uint8_t{0});
-    loops_.pack(symbols_.data(), n, bits_, bytes_.data());
-    std::copy_n(bytes_.data(), BytesFor(n * bits_), packed + BytesBefore(c));
+    PackChunk(loops_, SymbolsIn(c), bits_, &symbols_, packed + BytesBefore(c));
   }
 
  private:
@@ -66,9 +61,7 @@ class SymbolChunks {
   value_loops::BitLoops loops_;
   std::int64_t count_;
   int bits_;
-  std::array<std::uint8_t, value_loops::kChunk> symbols_{};
-  std::array<std::uint8_t, value_loops::kChunk + value_loops::kPackedSlack>
-      bytes_{};
+  LevelChunk symbols_{};
 };
 
 // A multiple of the lanes, and of the eight symbols that are packed together.
@@ -199,11 +192,7 @@ Status CheckSymbols(std::int64_t count, std::int64_t bits) {
     return {StatusCode::kInvalidArgument,
             "bits = " + std::to_string(bits) + " is not in [1, 8]"};
   }
-  if (count < 0 || count > INT32_MAX) {
-    return {StatusCode::kInvalidArgument,
-            "count = " + std::to_string(count) + " is not in [0, 2^31)"};
-  }
-  return {};
+  return CheckInt32("count", count);
 }
 
 std::int64_t PackedSymbolBytes(std::int64_t count, int bits) {

@@ -6,12 +6,11 @@
 #include <array>
 #include <atomic>
 #include <cstring>
-#include <string>
 
 #include "core/base/parallel.h"
+#include "core/index_code.h"
 #include "core/simd/stream.h"
 #include "core/topk/blocks.h"
-#include "core/topk/sizes.h"
 #include "core/topk/sum_refusal.h"
 #include "core/topk/update.h"
 
@@ -23,24 +22,6 @@ using topk::kBlock;
 // Below this number, waking a second thread takes longer than its work.
 constexpr std::int64_t kFewestIndices = 1 << 14;
 constexpr std::int64_t kFewestElements = 1 << 19;
-
-Status CheckIndices(const std::int32_t* indices, std::int64_t count,
-                    std::int64_t n) {
-  if (Status status = topk::CheckSizes(n, count); !status.ok()) return status;
-  for (std::int64_t j = 0; j < count; ++j) {
-    if (indices[j] < 0 || indices[j] >= n) {
-      return {StatusCode::kInvalidArgument,
-              "index " + std::to_string(indices[j]) + " at position " +
-                  std::to_string(j) + " is not in [0, " + std::to_string(n) +
-                  ")"};
-    }
-    if (j > 0 && indices[j] <= indices[j - 1]) {
-      return {StatusCode::kInvalidArgument,
-              "the indices do not ascend at position " + std::to_string(j)};
-    }
-  }
-  return {};
-}
 
 }  // namespace
 
@@ -88,7 +69,7 @@ Status TakeFromSum(const T* delta, const T* residual_in, T* residual_out,
   const auto kernels = topk::BlockKernelsFor<T>(level);
   auto* const take = streams ? kernels.take_streaming : kernels.take;
   // All blocks but the first begin with a cache line of the residual.
-  const topk::Update<T> update{nullptr, residual_in, residual_out, n};
+  const topk::Update<T> update{{}, residual_in, residual_out, n};
   const std::int64_t past = topk::PastLine(update, 0);
   const std::int64_t blocks = (n + past + kBlock - 1) / kBlock;
   const int tiles = TileCount(n, kFewestElements, parallel);

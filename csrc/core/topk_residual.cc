@@ -15,13 +15,11 @@ namespace fedplug {
 namespace {
 
 using topk::CheckSizes;
-using topk::PlainDelta;
 using topk::Selection;
 using topk::Sums;
 using topk::Undoable;
 using topk::UndoLogs;
 using topk::Update;
-using topk::ZeroDelta;
 
 // REQUIRES: the sizes are checked, row_splits may be null
 template <typename T>
@@ -51,34 +49,21 @@ Status Select(std::vector<Update<T>> updates, std::int64_t k,
   return {};
 }
 
-template <typename T>
-std::vector<PlainDelta<T>> SourcesOf(
-    const std::vector<TensorUpdate<T>>& tensors) {
-  std::vector<PlainDelta<T>> sources;
-  for (const TensorUpdate<T>& tensor : tensors) {
-    sources.emplace_back(tensor.delta);
-  }
-  return sources;
-}
-
 // Without a residual, the delta takes its place and zeros are added to it: the
 // sums are equal, and the code below has one case.
 template <typename T>
-Update<T> UpdateOf(const TensorUpdate<T>& tensor, const PlainDelta<T>& source) {
-  static const ZeroDelta<T> zeros;
+Update<T> UpdateOf(const TensorUpdate<T>& tensor) {
   if (tensor.residual_in == nullptr) {
-    return {&zeros, tensor.delta, tensor.residual_out, tensor.n};
+    return {
+        {topk::PlusZeros<T>(), 0}, tensor.delta, tensor.residual_out, tensor.n};
   }
-  return {&source, tensor.residual_in, tensor.residual_out, tensor.n};
+  return {{tensor.delta}, tensor.residual_in, tensor.residual_out, tensor.n};
 }
 
 template <typename T>
-std::vector<Update<T>> UpdatesOf(const std::vector<TensorUpdate<T>>& tensors,
-                                 const std::vector<PlainDelta<T>>& sources) {
+std::vector<Update<T>> UpdatesOf(const std::vector<TensorUpdate<T>>& tensors) {
   std::vector<Update<T>> updates;
-  for (std::size_t t = 0; t < tensors.size(); ++t) {
-    updates.push_back(UpdateOf(tensors[t], sources[t]));
-  }
+  for (const auto& tensor : tensors) updates.push_back(UpdateOf(tensor));
   return updates;
 }
 
@@ -96,9 +81,8 @@ Status TopKResidual(const T* delta, const T* residual_in, T* residual_out,
                     std::int64_t* non_finite) {
   *non_finite = 0;
   if (Status status = CheckSizes(n, k); !status.ok()) return status;
-  const PlainDelta<T> source(delta);
-  return Select<T>({UpdateOf<T>({delta, residual_in, residual_out, n}, source)},
-                   k, parallel, values, indices, nullptr, non_finite);
+  return Select<T>({UpdateOf<T>({delta, residual_in, residual_out, n})}, k,
+                   parallel, values, indices, nullptr, non_finite);
 }
 
 template <typename T>
@@ -120,9 +104,8 @@ Status GroupedTopKResidual(const std::vector<TensorUpdate<T>>& tensors,
                 " elements together, and one k for all of them is for fewer "
                 "than 2^31; give each its own"};
   }
-  const std::vector<PlainDelta<T>> sources = SourcesOf(tensors);
-  return Select(UpdatesOf(tensors, sources), k, parallel, values, indices,
-                row_splits, non_finite);
+  return Select(UpdatesOf(tensors), k, parallel, values, indices, row_splits,
+                non_finite);
 }
 
 template <typename T>
@@ -143,8 +126,7 @@ Status GroupedTopKResidual(const std::vector<TensorUpdate<T>>& tensors,
     row_splits[t + 1] = row_splits[t] + std::min(ks[t], tensors[t].n);
   }
   const KeepAwake awake(parallel);
-  const std::vector<PlainDelta<T>> sources = SourcesOf(tensors);
-  std::vector<Update<T>> updates = UpdatesOf(tensors, sources);
+  std::vector<Update<T>> updates = UpdatesOf(tensors);
   const ScratchLease scratch;
   UndoLogs<T> logs;
   const bool logged = topk::IsWorthALog(updates);
@@ -225,10 +207,8 @@ std::int64_t CountNonFinite(const T* delta, const T* residual, std::int64_t n,
   SimdLevel level;
   // A refused FEDPLUG_SIMD leaves the baseline, and the count is the same.
   static_cast<void>(FindSimdLevel(&level));
-  const PlainDelta<T> source(delta);
-  const std::vector<Update<T>> update{
-      UpdateOf<T>({delta, residual, nullptr, n}, source)};
-  return topk::CountNonFiniteIn(update, level, parallel)[0];
+  return topk::CountNonFiniteIn<T>({UpdateOf<T>({delta, residual, nullptr, n})},
+                                   level, parallel)[0];
 }
 
 #define FEDPLUG_INSTANTIATE(T)                                                \

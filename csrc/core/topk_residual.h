@@ -11,7 +11,7 @@
 //   place).
 // - The residual may be null, which stands for zeros and saves one read.
 // Every implementation, also on CUDA, gives these bits. A slow version is in
-// tests/reference/topk.cc.
+// tests/reference/reference.cc.
 #ifndef FEDPLUG_CORE_TOPK_RESIDUAL_H_
 #define FEDPLUG_CORE_TOPK_RESIDUAL_H_
 

@@ -50,9 +50,7 @@ template <typename T>
 void EncodeMean(const Job<T>& job, const T* values, Parallel& parallel,
                 std::uint8_t* data) {
   const T mean = MeanMagnitude(values, job.count, job.simd, parallel);
-  WideOf<T> wide;
-  job.convert.widen(&mean, 1, &wide);
-  WriteScale(job, wide, 0, data);
+  WriteScale(job, value_loops::Wide(mean), 0, data);
 }
 
 // Calls loop(i, length, scale) for the runs of values that share a scale which
@@ -161,11 +159,8 @@ bool EncodeScaled(const Job<T>& job, const T* values, std::uint64_t seed,
       return false;
     }
     LevelChunk levels;
-    PackedChunk packed;
     EncodeLevels(job, wide, first, n, random, data, levels.data());
-    PackLevels(layout, job.bit_loops, n, &levels, &packed);
-    std::copy_n(packed.begin(), layout.LevelBytes(n),
-                data + layout.levels_at + layout.LevelBytes(first));
+    PackLevels(layout, job.bit_loops, first, n, &levels, data);
     return true;
   };
   return ForEachUnit(job.count, layout.Unit(), parallel,
@@ -185,11 +180,7 @@ bool DecodeScaled(const Job<T>& job, const std::uint8_t* data,
                          : job.level_loops.times_scale;
   const auto decode_chunk = [&](std::int64_t first, std::int64_t n) {
     LevelChunk levels;
-    PackedChunk packed;
-    packed.fill(0);
-    std::copy_n(data + layout.levels_at + layout.LevelBytes(first),
-                layout.LevelBytes(n), packed.begin());
-    if (!UnpackLevels(job.code.form, layout, job.bit_loops, n, packed,
+    if (!UnpackLevels(job.code.form, layout, job.bit_loops, data, first, n,
                       &levels)) {
       return false;
     }

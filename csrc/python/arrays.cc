@@ -44,25 +44,9 @@ std::optional<std::size_t> BytesOfArray(const py::dtype& dtype,
 }
 
 const char* NameOf(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return "float32";
-    case DType::kFloat64:
-      return "float64";
-    case DType::kFloat16:
-      return "float16";
-    case DType::kBFloat16:
-      return "bfloat16";
-    case DType::kInt32:
-      return "int32";
-    case DType::kInt64:
-      return "int64";
-    case DType::kUInt8:
-      return "uint8";
-    case DType::kOther:
-      break;
-  }
-  return "other";
+  constexpr const char* kNames[] = {"float32", "float64", "float16", "bfloat16",
+                                    "int32",   "int64",   "uint8",   "other"};
+  return kNames[static_cast<std::size_t>(dtype)];
 }
 
 std::string Text(const py::handle& object) {

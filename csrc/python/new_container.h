@@ -13,20 +13,14 @@ namespace fedplug::python {
 
 class NewContainer {
  public:
-  // REQUIRES: the GIL, `header` is valid
+  // REQUIRES: the GIL, `header` is valid, and outlives the object
   NewContainer(const pybind11::bytes& header, std::int64_t body_bytes)
-      : NewContainer(reinterpret_cast<const std::uint8_t*>(
-                         PyBytes_AS_STRING(header.ptr())),
-                     PyBytes_GET_SIZE(header.ptr()), body_bytes) {}
-
-  // REQUIRES: the same, header[header_bytes] outlives the object
-  NewContainer(const std::uint8_t* header, std::int64_t header_bytes,
-               std::int64_t body_bytes)
-      : header_(header),
-        header_bytes_(header_bytes),
+      : header_(reinterpret_cast<const std::uint8_t*>(
+            PyBytes_AS_STRING(header.ptr()))),
+        header_bytes_(PyBytes_GET_SIZE(header.ptr())),
         body_bytes_(body_bytes),
         bytes_(nullptr, static_cast<std::size_t>(
-                            ContainerBytes(header_bytes, body_bytes))),
+                            ContainerBytes(header_bytes_, body_bytes))),
         data_(
             reinterpret_cast<std::uint8_t*>(PyBytes_AS_STRING(bytes_.ptr()))) {}
 

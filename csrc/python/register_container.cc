@@ -37,25 +37,18 @@ std::vector<Bytes> PartsOf(const py::object& body) {
 }
 
 py::bytes Frame(const py::object& body, const py::bytes& header) {
-  const std::vector<Bytes> body_parts = PartsOf(body);
-  std::vector<BodyPart> parts;
+  const std::vector<Bytes> parts = PartsOf(body);
   std::int64_t body_bytes = 0;
-  for (const Bytes& part : body_parts) {
-    parts.push_back({part.data, part.size});
-    body_bytes += part.size;
-  }
-  const auto* const header_data =
-      reinterpret_cast<const std::uint8_t*>(PyBytes_AS_STRING(header.ptr()));
-  const std::int64_t header_bytes = PyBytes_GET_SIZE(header.ptr());
-  py::bytes packed(nullptr, static_cast<std::size_t>(
-                                ContainerBytes(header_bytes, body_bytes)));
-  auto* const data =
-      reinterpret_cast<std::uint8_t*>(PyBytes_AS_STRING(packed.ptr()));
+  for (const Bytes& part : parts) body_bytes += part.size;
+  const NewContainer container(header, body_bytes);
   {
     const WithoutGil released;
-    WriteContainer(header_data, header_bytes, parts, data);
+    std::uint8_t* end = container.body();
+    for (const Bytes& part : parts)
+      end = std::copy_n(part.data, part.size, end);
+    container.Close();
   }
-  return packed;
+  return container.bytes();
 }
 
 // The containers of several bodies, a thread for each.

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/codes/values/level.h"
 #include "core/value_code.h"
 #include "python/arrays.h"
 #include "python/gil.h"
@@ -59,14 +60,11 @@ py::array_t<std::uint8_t> Encode(const py::object& values_object,
   return data;
 }
 
-double Wide(double value) { return value; }
-float Wide(float value) { return value; }
-float Wide(Half value) { return ToFloat(value); }
-float Wide(BFloat16 value) { return ToFloat(value); }
+using value_loops::Wide;
 
 // One vector of a list. Unless `errors` is null, it takes `exact` minus the
 // decoded values.
-template <typename T, typename WideT = decltype(Wide(T{}))>
+template <typename T, typename WideT = value_loops::WideOf<T>>
 struct Vector {
   const T* values;
   const WideT* exact;
@@ -107,7 +105,7 @@ py::list EncodeEach(const py::sequence& values_objects, const std::string& form,
   const DType dtype = FloatArray(values_objects[0], "values").dtype;
   WithFloatType(dtype, [&](auto zero) {
     using T = decltype(zero);
-    using WideT = decltype(Wide(zero));
+    using WideT = value_loops::WideOf<T>;
     constexpr DType kWide =
         sizeof(WideT) == 8 ? DType::kFloat64 : DType::kFloat32;
     std::vector<Flat> held;

@@ -1,6 +1,6 @@
 """`fedplug.ops.scatter_decode_add` and `scatter_decode` give the bits of their references.
 
-tests/kernels compares the kernels with a slow loop.
+csrc/tests compares the kernels with a slow loop.
 """
 
 from __future__ import annotations

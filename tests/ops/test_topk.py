@@ -1,6 +1,6 @@
 """The ops for top-k of a tensor and a list give the bits of their references.
 
-tests/kernels compares with a sort.
+csrc/tests compares with a sort.
 """
 
 from __future__ import annotations

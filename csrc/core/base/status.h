@@ -2,6 +2,7 @@
 #ifndef FEDPLUG_CORE_BASE_STATUS_H_
 #define FEDPLUG_CORE_BASE_STATUS_H_
 
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -29,6 +30,14 @@ class [[nodiscard]] Status {
   StatusCode code_ = StatusCode::kOk;
   std::string message_;
 };
+
+// Refuses (kInvalidArgument) a number that is not in [0, 2^31).
+inline Status CheckInt32(const char* name, std::int64_t number) {
+  if (number >= 0 && number <= INT32_MAX) return {};
+  return {StatusCode::kInvalidArgument, std::string(name) + " = " +
+                                            std::to_string(number) +
+                                            " is not in [0, 2^31)"};
+}
 
 }  // namespace fedplug
 

@@ -95,38 +95,23 @@ FEDPLUG_ALWAYS_INLINE void LimitLoop(T largest, std::int64_t n, T* x) {
 
 template <typename T>
 MatrixLoops<T> MatrixLoopsFor(SimdLevel level) {
-#if FEDPLUG_SIMD_X86
-  if (level != SimdLevel::kBaseline) {
-    return {
-        {Avx2<NumbersLoop<0, T>>, Avx2<NumbersLoop<1, T>>,
-         Avx2<NumbersLoop<2, T>>, Avx2<NumbersLoop<3, T>>},
-        {Avx2<VectorsLoop<0, T>>, Avx2<VectorsLoop<1, T>>,
-         Avx2<VectorsLoop<2, T>>, Avx2<VectorsLoop<3, T>>},
-        Avx2<AddHalvesLoop<T>>,
-        Avx2<AddLoop<T>>,
-        Avx2<AddZerosLoop<T>>,
-        {nullptr, Avx2<OuterLoop<1, false, T>>, Avx2<OuterLoop<2, false, T>>,
-         Avx2<OuterLoop<3, false, T>>, Avx2<OuterLoop<4, false, T>>},
-        {nullptr, Avx2<OuterLoop<1, true, T>>, Avx2<OuterLoop<2, true, T>>,
-         Avx2<OuterLoop<3, true, T>>, Avx2<OuterLoop<4, true, T>>},
-        Avx2<LimitLoop<T>>};
-  }
-#endif
-  static_cast<void>(level);
-  return {{Baseline<NumbersLoop<0, T>>, Baseline<NumbersLoop<1, T>>,
-           Baseline<NumbersLoop<2, T>>, Baseline<NumbersLoop<3, T>>},
-          {Baseline<VectorsLoop<0, T>>, Baseline<VectorsLoop<1, T>>,
-           Baseline<VectorsLoop<2, T>>, Baseline<VectorsLoop<3, T>>},
-          Baseline<AddHalvesLoop<T>>,
-          Baseline<AddLoop<T>>,
-          Baseline<AddZerosLoop<T>>,
-          {nullptr, Baseline<OuterLoop<1, false, T>>,
-           Baseline<OuterLoop<2, false, T>>, Baseline<OuterLoop<3, false, T>>,
-           Baseline<OuterLoop<4, false, T>>},
-          {nullptr, Baseline<OuterLoop<1, true, T>>,
-           Baseline<OuterLoop<2, true, T>>, Baseline<OuterLoop<3, true, T>>,
-           Baseline<OuterLoop<4, true, T>>},
-          Baseline<LimitLoop<T>>};
+  return {
+      {LoopFor<NumbersLoop<0, T>>(level), LoopFor<NumbersLoop<1, T>>(level),
+       LoopFor<NumbersLoop<2, T>>(level), LoopFor<NumbersLoop<3, T>>(level)},
+      {LoopFor<VectorsLoop<0, T>>(level), LoopFor<VectorsLoop<1, T>>(level),
+       LoopFor<VectorsLoop<2, T>>(level), LoopFor<VectorsLoop<3, T>>(level)},
+      LoopFor<AddHalvesLoop<T>>(level),
+      LoopFor<AddLoop<T>>(level),
+      LoopFor<AddZerosLoop<T>>(level),
+      {nullptr, LoopFor<OuterLoop<1, false, T>>(level),
+       LoopFor<OuterLoop<2, false, T>>(level),
+       LoopFor<OuterLoop<3, false, T>>(level),
+       LoopFor<OuterLoop<4, false, T>>(level)},
+      {nullptr, LoopFor<OuterLoop<1, true, T>>(level),
+       LoopFor<OuterLoop<2, true, T>>(level),
+       LoopFor<OuterLoop<3, true, T>>(level),
+       LoopFor<OuterLoop<4, true, T>>(level)},
+      LoopFor<LimitLoop<T>>(level)};
 }
 
 template MatrixLoops<float> MatrixLoopsFor(SimdLevel);

@@ -1,5 +1,6 @@
 #include "core/simd/level.h"
 
+#include <cstddef>
 #include <cstdlib>
 #include <string>
 
@@ -86,17 +87,8 @@ Choice Choose() {
 }  // namespace
 
 const char* NameOf(SimdLevel level) {
-  switch (level) {
-    case SimdLevel::kBaseline:
-      return "baseline";
-    case SimdLevel::kAvx2:
-      return "avx2";
-    case SimdLevel::kAvx512:
-      return "avx512";
-    case SimdLevel::kNeon:
-      return "neon";
-  }
-  return "";
+  constexpr const char* kNames[] = {"baseline", "avx2", "avx512", "neon"};
+  return kNames[static_cast<std::size_t>(level)];
 }
 
 bool IsSupported(SimdLevel level) {

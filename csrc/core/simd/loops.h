@@ -7,20 +7,33 @@
 #include "core/simd/level.h"
 
 namespace fedplug {
+namespace internal {
 
-// A loop, marked FEDPLUG_ALWAYS_INLINE, compiled for the baseline.
+template <auto kLoop, typename Type = decltype(kLoop)>
+struct Compiled;
+
 template <auto kLoop, typename Result, typename... Arguments>
-Result Baseline(Arguments... arguments) {
-  return kLoop(arguments...);
-}
-
+struct Compiled<kLoop, Result (*)(Arguments...)> {
+  static Result Baseline(Arguments... arguments) { return kLoop(arguments...); }
 #if FEDPLUG_SIMD_X86
-// The same loop compiled for AVX2.
-template <auto kLoop, typename Result, typename... Arguments>
-FEDPLUG_TARGET_AVX2 Result Avx2(Arguments... arguments) {
-  return kLoop(arguments...);
-}
+  FEDPLUG_TARGET_AVX2 static Result Avx2(Arguments... arguments) {
+    return kLoop(arguments...);
+  }
 #endif
+};
+
+}  // namespace internal
+
+// A loop, marked FEDPLUG_ALWAYS_INLINE, compiled for a level.
+// REQUIRES: IsSupported(level)
+template <auto kLoop>
+auto* LoopFor([[maybe_unused]] SimdLevel level) {
+  using Compiled = internal::Compiled<kLoop>;
+#if FEDPLUG_SIMD_X86
+  if (level != SimdLevel::kBaseline) return &Compiled::Avx2;
+#endif
+  return &Compiled::Baseline;
+}
 
 }  // namespace fedplug
 

@@ -23,32 +23,12 @@ FEDPLUG_ALWAYS_INLINE void TimesLoop(const T* x, std::int64_t n, T share,
   for (; i < n; ++i) product[i] = share * x[i];
 }
 
-template <typename T>
-auto* LoopFor(SimdLevel level) {
-  using Loop = void(const T*, std::int64_t, T, T*);
-#if FEDPLUG_SIMD_X86
-  if (level != SimdLevel::kBaseline) {
-    return static_cast<Loop*>(Avx2<TimesLoop<T>>);
-  }
-#endif
-  static_cast<void>(level);
-  return static_cast<Loop*>(Baseline<TimesLoop<T>>);
-}
-
-template <typename T>
-bool IsOne(T share) {
-  if constexpr (std::is_floating_point_v<T>) {
-    return share == 1;
-  } else {
-    return ToFloat(share) == 1;
-  }
-}
-
 }  // namespace
 
 template <typename T>
 Decay<T>::Decay(T share, SimdLevel level)
-    : share_(share), loop_(IsOne(share) ? nullptr : LoopFor<T>(level)) {}
+    : share_(share),
+      loop_(share == 1 ? nullptr : LoopFor<TimesLoop<T>>(level)) {}
 
 template <typename T>
 const T* Decay<T>::Of(const T* residual, std::int64_t n,
@@ -91,11 +71,7 @@ FEDPLUG_ALWAYS_INLINE std::int64_t GroupMaximaLoop(const T* x, std::int64_t n,
 
 template <typename T>
 GroupMaxima<T>* GroupMaximaFor(SimdLevel level) {
-#if FEDPLUG_SIMD_X86
-  if (level != SimdLevel::kBaseline) return Avx2<GroupMaximaLoop<T>>;
-#endif
-  static_cast<void>(level);
-  return Baseline<GroupMaximaLoop<T>>;
+  return LoopFor<GroupMaximaLoop<T>>(level);
 }
 
 template GroupMaxima<float>* GroupMaximaFor(SimdLevel);

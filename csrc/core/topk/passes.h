@@ -3,7 +3,6 @@
 #ifndef FEDPLUG_CORE_TOPK_PASSES_H_
 #define FEDPLUG_CORE_TOPK_PASSES_H_
 
-#include <array>
 #include <cstdint>
 
 #include "core/simd/stream.h"
@@ -21,14 +20,13 @@ template <typename T>
 bool CountChunk(const Update<T>& update, const BlockKernels<T>& kernels,
                 const PivotRange<T>& range, FloatBitsOf<T>* range_keys,
                 ChunkState* state) {
-  std::array<T, kBlock> staging;
   CountCursor<T> cursor{range_keys};
   FloatBitsOf<T> largest = 0;
   const auto count_pass = [&](std::int64_t begin, std::int64_t count) {
     if (largest >= FloatTraits<T>::kInfinity) return;
-    const T* const delta = update.delta->Read(begin, count, staging.data());
-    largest = kernels.count_pass(delta, update.residual_in + begin, count,
-                                 range, &cursor);
+    largest =
+        kernels.count_pass(update.delta.From(begin), update.residual_in + begin,
+                           count, range, &cursor);
   };
   ForEachBlock(update, state->chunk.begin, state->chunk.end, count_pass);
   state->above = cursor.above;
@@ -50,15 +48,12 @@ bool PartitionChunk(const Update<T>& update,
                     const PivotRange<T>& range, std::int64_t begin,
                     std::int64_t end, PartitionCursor<T>* cursor,
                     const AfterBlock& after_block) {
-  std::array<T, kBlock> staging;
   bool finite = true;
   const auto partition_block = [&](std::int64_t at, std::int64_t count) {
-    const T* const residual_in = update.residual_in + at;
-    T* const residual_out = update.residual_out + at;
-    const T* const delta = update.delta->Read(at, count, staging.data());
     if (update.log != nullptr) cursor->notes = update.log->NotesFrom(at);
     const FloatBitsOf<T> largest =
-        partition(delta, residual_in, residual_out, count,
+        partition(update.delta.From(at), update.residual_in + at,
+                  update.residual_out + at, count,
                   static_cast<std::int32_t>(at), range, cursor);
     finite = finite && largest < FloatTraits<T>::kInfinity;
     after_block();

@@ -59,20 +59,18 @@ std::int64_t SampleKeys(const std::vector<Update<T>>& updates,
   }
 
   constexpr std::size_t kAhead = 12;  // lines on their way from memory
-  std::array<T, kBlock> staging;
   std::int64_t count = 0;
   for (std::size_t line = 0; line < places.size(); ++line) {
     if (line + kAhead < places.size()) {
       const Line& next = places[line + kAhead];
-      next.update->delta->Prefetch(next.begin);
+      __builtin_prefetch(next.update->delta.From(next.begin));
       __builtin_prefetch(next.update->residual_in + next.begin);
     }
     const Update<T>& update = *places[line].update;
     const std::int64_t begin = places[line].begin;
     const std::int64_t length = std::min(kLine, update.n - begin);
-    const T* const delta = update.delta->Read(begin, length, staging.data());
-    const T* const residual = update.residual_in + begin;
-    kernels.sum_keys(delta, residual, length, keys + count);
+    kernels.sum_keys(update.delta.From(begin), update.residual_in + begin,
+                     length, keys + count);
     count += length;
   }
   return count;

@@ -26,15 +26,13 @@ std::vector<std::int64_t> CountNonFiniteIn(
   const DefaultFloatEnvironment environment;
   states.ForEach([&](ChunkState& state) {
     std::array<FloatBitsOf<T>, kSlack> no_keys;
-    std::array<T, kBlock> staging;
     CountCursor<T> cursor{no_keys.data()};
     const Update<T>& update = updates[state.chunk.tensor];
     ForEachBlock(update, state.chunk.begin, state.chunk.end,
                  [&](std::int64_t begin, std::int64_t count) {
-                   kernels.count_pass(
-                       update.delta->Read(begin, count, staging.data()),
-                       update.residual_in + begin, count,
-                       {kInfinity, kInfinity}, &cursor);
+                   kernels.count_pass(update.delta.From(begin),
+                                      update.residual_in + begin, count,
+                                      {kInfinity, kInfinity}, &cursor);
                  });
     state.above = cursor.above;
   });
@@ -49,10 +47,9 @@ std::vector<std::int64_t> CountNonFiniteIn(
 template <typename T>
 std::int64_t FirstNonFinite(const Update<T>& update) {
   const DefaultFloatEnvironment environment;
-  T staging;
   std::int64_t i = 0;
-  while (i < update.n && IsFinite(*update.delta->Read(i, 1, &staging) +
-                                  update.residual_in[i])) {
+  while (i < update.n &&
+         IsFinite(*update.delta.From(i) + update.residual_in[i])) {
     ++i;
   }
   return i;

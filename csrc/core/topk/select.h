@@ -258,7 +258,7 @@ class Selection {
     states_.ForEach([&](const ChunkState& state) { PutBack(state); });
     for (Update<T>& update : updates_) {
       update.log = nullptr;  // it has noted everything
-      update.delta = &no_delta_;
+      update.delta = {MinusZeros<T>(), 0};
       update.residual_in = update.residual_out;
     }
   }
@@ -334,7 +334,6 @@ class Selection {
   std::int32_t* listed_indices_ = nullptr;
   Bits* range_keys_ = nullptr;  // the keys in the range, by chunk
   Bits from_ = 0;               // the threshold
-  const NoDelta<T> no_delta_;   // once the residual holds the sums
 };
 
 }  // namespace fedplug::topk

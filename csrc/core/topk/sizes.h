@@ -10,10 +10,7 @@
 namespace fedplug::topk {
 
 inline Status CheckSizes(std::int64_t n, std::int64_t k) {
-  if (n < 0 || n > INT32_MAX) {
-    return {StatusCode::kInvalidArgument,
-            "n = " + std::to_string(n) + " is not in [0, 2^31)"};
-  }
+  if (Status status = CheckInt32("n", n); !status.ok()) return status;
   if (k < 0) {
     return {StatusCode::kInvalidArgument,
             "k = " + std::to_string(k) + " is negative"};

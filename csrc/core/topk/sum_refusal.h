@@ -11,6 +11,13 @@
 
 namespace fedplug {
 
+inline Status NonFiniteSums(std::int64_t non_finite, std::int64_t n) {
+  return {StatusCode::kNonFinite,
+          std::to_string(non_finite) + " of " + std::to_string(n) +
+              " sums of delta and residual are NaN or infinite; leave this "
+              "update out"};
+}
+
 // kNonFinite if some of the sums are NaN or infinite. *non_finite is how many.
 //
 // REQUIRES: 0 <= n < 2^31
@@ -21,11 +28,7 @@ template <typename T>
 Status RefuseNonFinite(const T* delta, const T* residual, std::int64_t n,
                        Parallel& parallel, std::int64_t* non_finite) {
   *non_finite = CountNonFinite(delta, residual, n, parallel);
-  if (*non_finite == 0) return {};
-  return {StatusCode::kNonFinite,
-          std::to_string(*non_finite) + " of " + std::to_string(n) +
-              " sums of delta and residual are NaN or infinite; leave this "
-              "update out"};
+  return *non_finite == 0 ? Status() : NonFiniteSums(*non_finite, n);
 }
 
 }  // namespace fedplug

@@ -4,7 +4,6 @@
 #define FEDPLUG_CORE_TOPK_UNDO_LOG_H_
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -57,13 +56,11 @@ class UndoLog {
   // REQUIRES: they hold their sums, at least where these are finite
   void Undo() const {
     const DefaultFloatEnvironment environment;
-    std::array<T, kBlock> staging;
     ForEachBlock(update_, 0, update_.n,
                  [&](std::int64_t begin, std::int64_t count) {
                    if (!noted_[BlockOf(begin)]) return;
                    const UndoNotes<T> notes = Notes(begin);
-                   const T* const delta =
-                       update_.delta->Read(begin, count, staging.data());
+                   const T* const delta = update_.delta.From(begin);
                    T* const residual = update_.residual_out + begin;
                    for (std::int64_t i = 0; i < count; ++i) {
                      residual[i] = notes.Recall(i, residual[i], delta[i]);

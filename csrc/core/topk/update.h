@@ -1,5 +1,5 @@
-// The input of a selection: one or more tensors, each with its residual and a
-// source of its delta, as one sequence cut into chunks.
+// The input of a selection: one or more tensors, each with its residual and its
+// delta, as one sequence cut into chunks.
 #ifndef FEDPLUG_CORE_TOPK_UPDATE_H_
 #define FEDPLUG_CORE_TOPK_UPDATE_H_
 
@@ -11,39 +11,6 @@
 #include "core/topk/blocks.h"
 
 namespace fedplug::topk {
-
-// The source of the deltas of a tensor, at most kBlock at a time.
-template <typename T>
-class DeltaSource {
- public:
-  virtual ~DeltaSource() = default;
-
-  // The deltas from `begin` on: memory of the source's own, or `staging`
-  // filled.
-  // SHAPE: staging[kBlock]
-  virtual const T* Read(std::int64_t begin, std::int64_t count,
-                        T* staging) const = 0;
-
-  // Announces a read of the deltas from `begin` on.
-  virtual void Prefetch(std::int64_t begin) const = 0;
-};
-
-// Deltas as they lie in memory.
-template <typename T>
-class PlainDelta final : public DeltaSource<T> {
- public:
-  explicit PlainDelta(const T* delta) : delta_(delta) {}
-  const T* Read(std::int64_t begin, std::int64_t /*count*/,
-                T* /*staging*/) const override {
-    return delta_ + begin;
-  }
-  void Prefetch(std::int64_t begin) const override {
-    __builtin_prefetch(delta_ + begin);
-  }
-
- private:
-  const T* delta_;
-};
 
 // -0, which changes nothing when added, not even the sign of -0.
 template <typename T>
@@ -65,26 +32,15 @@ const T* PlusZeros() {
   return kZeros.data();
 }
 
-// Deltas that are +0, without memory.
+// The deltas of a tensor, as they lie in memory, or a block that stands for
+// all of them.
 template <typename T>
-class ZeroDelta final : public DeltaSource<T> {
- public:
-  const T* Read(std::int64_t /*begin*/, std::int64_t /*count*/,
-                T* /*staging*/) const override {
-    return PlusZeros<T>();
-  }
-  void Prefetch(std::int64_t /*begin*/) const override {}
-};
+struct Deltas {
+  const T* data;
+  std::int64_t step = 1;  // 0: `data` is such a block
 
-// No deltas, because the residual holds the sums.
-template <typename T>
-class NoDelta final : public DeltaSource<T> {
- public:
-  const T* Read(std::int64_t /*begin*/, std::int64_t /*count*/,
-                T* /*staging*/) const override {
-    return MinusZeros<T>();
-  }
-  void Prefetch(std::int64_t /*begin*/) const override {}
+  // The deltas from `begin` on, at most kBlock.
+  const T* From(std::int64_t begin) const { return data + step * begin; }
 };
 
 template <typename T>
@@ -92,7 +48,7 @@ class UndoLog;
 
 template <typename T>
 struct Update {
-  const DeltaSource<T>* delta;
+  Deltas<T> delta;
   const T* residual_in;
   T* residual_out;
   std::int64_t n;
@@ -151,15 +107,14 @@ void ForEachBlock(const Update<T>& update, std::int64_t begin, std::int64_t end,
 template <typename T, typename Body>
 void ForEachBlockOfKeys(const Update<T>& update, const Chunk& chunk,
                         const BlockKernels<T>& kernels, const Body& body) {
-  std::array<T, kBlock> staging;
   std::array<FloatBitsOf<T>, kBlock> keys;
-  ForEachBlock(
-      update, chunk.begin, chunk.end,
-      [&](std::int64_t begin, std::int64_t count) {
-        const T* const delta = update.delta->Read(begin, count, staging.data());
-        kernels.sum_keys(delta, update.residual_in + begin, count, keys.data());
-        body(begin, count, keys.data());
-      });
+  ForEachBlock(update, chunk.begin, chunk.end,
+               [&](std::int64_t begin, std::int64_t count) {
+                 kernels.sum_keys(update.delta.From(begin),
+                                  update.residual_in + begin, count,
+                                  keys.data());
+                 body(begin, count, keys.data());
+               });
 }
 
 }  // namespace fedplug::topk

@@ -15,70 +15,6 @@
 namespace fedplug::differences {
 namespace {
 
-// Numbers of varying width in a stream of bits, the lowest of a byte first.
-class BitWriter {
- public:
-  // REQUIRES: value < 2^width, width <= 62
-  void Write(std::uint64_t value, int width) {
-    if (width > 32) {
-      Write(value & 0xffffffffu, 32);
-      value >>= 32;
-      width -= 32;
-    }
-    window_ |= value << filled_;
-    filled_ += width;
-    for (; filled_ >= 8; filled_ -= 8, window_ >>= 8) {
-      bytes_.push_back(static_cast<std::uint8_t>(window_));
-    }
-  }
-
-  // The stream, padded with zeros to a whole byte. The writer is then empty.
-  std::vector<std::uint8_t> Finish() {
-    if (filled_ > 0) bytes_.push_back(static_cast<std::uint8_t>(window_));
-    window_ = 0;
-    filled_ = 0;
-    return std::move(bytes_);
-  }
-
- private:
-  std::vector<std::uint8_t> bytes_;
-  std::uint64_t window_ = 0;
-  int filled_ = 0;  // below 8 between calls
-};
-
-// Reads the output of a BitWriter. Zeros after the end of stream[bytes].
-class BitReader {
- public:
-  BitReader(const std::uint8_t* stream, std::int64_t bytes)
-      : stream_(stream), bytes_(bytes) {}
-
-  // REQUIRES: width <= 62
-  std::uint64_t Read(int width) {
-    if (width > 32) {
-      const std::uint64_t low = Read(32);
-      return low | Read(width - 32) << 32;
-    }
-    const std::uint64_t word =
-        index_codes::LoadWord(stream_, bytes_, position_ / 8);
-    const std::uint64_t value =
-        word >> (position_ % 8) & ((std::uint64_t{1} << width) - 1);
-    position_ += width;
-    return value;
-  }
-
-  // Whether the stream ends in the byte of the last bit read, and the bits
-  // after that are zero.
-  bool IsAtEnd() const {
-    return BytesFor(position_) == bytes_ &&
-           index_codes::IsZeroFrom(stream_, position_);
-  }
-
- private:
-  const std::uint8_t* const stream_;
-  const std::int64_t bytes_;
-  std::int64_t position_ = 0;
-};
-
 // The form of ranks whose gaps are coded. Every other number is the width of
 // the symbols into which a bitmap is cut.
 constexpr std::uint8_t kGaps = 0;
@@ -155,25 +91,34 @@ Status ReadRanks(PartReader* code, std::int64_t count, std::int64_t members,
 template <typename Word>
 void AppendSteps(const Word* steps, std::int64_t count, ByteVector* code) {
   ByteVector symbols(static_cast<std::size_t>(count));
-  BitWriter low;
+  ByteVector low(static_cast<std::size_t>(count) * sizeof(Word));
+  index_codes::NumberWriter lows(low.data());
   std::uint32_t largest = 1;
+  std::int64_t low_bits = 0;
   for (std::int64_t i = 0; i < count; ++i) {
     const CodedStep step = CodeStep(steps[i]);
     symbols[static_cast<std::size_t>(i)] = step.symbol;
     largest = std::max<std::uint32_t>(largest, step.symbol);
-    if (step.width > 0) low.Write(step.low, step.width);
+    if (step.width == 0) continue;
+    low_bits += step.width;
+    const int first =
+        std::min(step.width, index_codes::NumberWriter::kMostBits);
+    lows.Write(step.low & ((std::uint64_t{1} << first) - 1), first);
+    lows.Write(step.low >> first, step.width - first);
   }
+  lows.Finish();
+  low.resize(static_cast<std::size_t>(BytesFor(low_bits)));
   const int bits = 32 - __builtin_clz(largest);
   ByteVector packed(static_cast<std::size_t>(PackedSymbolBytes(count, bits)));
-  index_codes::NumberWriter numbers(packed.data(), bits);
-  for (const std::uint8_t symbol : symbols) numbers.Write(symbol);
+  index_codes::NumberWriter numbers(packed.data());
+  for (const std::uint8_t symbol : symbols) numbers.Write(symbol, bits);
   numbers.Finish();
   ByteVector part;
   Require(EncodeSymbols(packed.data(), static_cast<std::int64_t>(packed.size()),
                         count, bits, &part));
   code->push_back(static_cast<std::uint8_t>(bits));
   AppendPart(part, code);
-  AppendPart(low.Finish(), code);
+  AppendPart(low, code);
 }
 
 template <typename Word>
@@ -189,15 +134,20 @@ Status ReadSteps(PartReader* code, std::int64_t count, Word* steps) {
   const Status status =
       DecodeSymbols(coded.data, coded.bytes, count, bits, packed.data());
   if (!status.ok()) return status;
-  index_codes::NumberReader numbers(
-      packed.data(), static_cast<std::int64_t>(packed.size()), bits);
-  BitReader lows(low.data, low.bytes);
+  index_codes::NumberReader numbers(packed.data(),
+                                    static_cast<std::int64_t>(packed.size()));
+  index_codes::NumberReader lows(low.data, low.bytes);
   for (std::int64_t i = 0; i < count; ++i) {
-    const std::uint32_t symbol = numbers.Read();
+    const std::uint64_t symbol = numbers.Read(bits);
     if (symbol >= kSymbolEnd<Word>) return Corrupt("no step has this symbol");
-    Word step = kSteps<Word>.base[symbol];
     const int width = kSteps<Word>.width[symbol];
-    if (width > 0) step = static_cast<Word>(step | lows.Read(width));
+    Word step = kSteps<Word>.base[symbol];
+    if (width > 0) {
+      const int first = std::min(width, index_codes::NumberReader::kMostBits);
+      std::uint64_t low_bits = lows.Read(first);
+      if (width > first) low_bits |= lows.Read(width - first) << first;
+      step = static_cast<Word>(step | low_bits);
+    }
     steps[i] = (symbol & 1) != 0 ? static_cast<Word>(Word{0} - step) : step;
   }
   if (!lows.IsAtEnd()) return Corrupt("low bits do not end with the steps");

@@ -33,15 +33,17 @@ inline void SetBit(std::uint8_t* stream, std::int64_t position) {
   byte = static_cast<std::uint8_t>(byte | 1u << (position % 8));
 }
 
-// Writes numbers of `width` bits. REQUIRES: 0 <= width <= 31
+// Writes numbers one after the other.
 class NumberWriter {
  public:
-  NumberWriter(std::uint8_t* to, int width) : to_(to), width_(width) {}
+  static constexpr int kMostBits = 32;
 
-  // REQUIRES: value < 2^width
-  void Write(std::uint32_t value) {
-    window_ |= std::uint64_t{value} << filled_;
-    filled_ += width_;
+  explicit NumberWriter(std::uint8_t* to) : to_(to) {}
+
+  // REQUIRES: value < 2^width, width <= kMostBits
+  void Write(std::uint64_t value, int width) {
+    window_ |= value << filled_;
+    filled_ += width;
     if (filled_ < 32) return;
     std::memcpy(to_, &window_, 4);
     to_ += 4;
@@ -57,7 +59,6 @@ class NumberWriter {
 
  private:
   std::uint8_t* to_;
-  const int width_;
   std::uint64_t window_ = 0;
   int filled_ = 0;
 };
@@ -65,24 +66,29 @@ class NumberWriter {
 // Reads the output of a NumberWriter. Zeros after the end of stream[bytes].
 class NumberReader {
  public:
-  NumberReader(const std::uint8_t* stream, std::int64_t bytes, int width)
-      : stream_(stream),
-        bytes_(bytes),
-        width_(width),
-        mask_((std::uint64_t{1} << width) - 1) {}
+  static constexpr int kMostBits = 57;
 
-  std::uint32_t Read() {
+  NumberReader(const std::uint8_t* stream, std::int64_t bytes)
+      : stream_(stream), bytes_(bytes) {}
+
+  // REQUIRES: width <= kMostBits
+  std::uint64_t Read(int width) {
     const std::uint64_t word = LoadWord(stream_, bytes_, position_ / 8);
-    const std::uint64_t value = (word >> (position_ % 8)) & mask_;
-    position_ += width_;
-    return static_cast<std::uint32_t>(value);
+    const std::uint64_t value =
+        word >> (position_ % 8) & ((std::uint64_t{1} << width) - 1);
+    position_ += width;
+    return value;
+  }
+
+  // Whether the stream ends in the byte of the last bit read, and the bits
+  // after that are zero.
+  bool IsAtEnd() const {
+    return BytesFor(position_) == bytes_ && IsZeroFrom(stream_, position_);
   }
 
  private:
   const std::uint8_t* const stream_;
   const std::int64_t bytes_;
-  const int width_;
-  const std::uint64_t mask_;
   std::int64_t position_ = 0;
 };
 

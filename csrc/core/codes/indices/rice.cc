@@ -66,13 +66,13 @@ void EncodeRice(const std::int32_t* indices, std::int64_t count,
   code->resize(static_cast<std::size_t>(
       1 + low_bytes + BytesFor(UnaryBits(indices, count, b))));
   code->front() = static_cast<std::uint8_t>(b);
-  NumberWriter low(code->data() + 1, b);
+  NumberWriter low(code->data() + 1);
   std::uint8_t* const unary = code->data() + 1 + low_bytes;
   const std::uint32_t low_bits = (1u << b) - 1;
   std::int64_t position = 0;
   for (std::int64_t i = 0; i < count; ++i) {
     const std::uint32_t gap = GapAt(indices, i);
-    low.Write(gap & low_bits);
+    low.Write(gap & low_bits, b);
     position += gap >> b;
     SetBit(unary, position++);
   }
@@ -99,7 +99,7 @@ Status DecodeRice(const std::uint8_t* code, std::int64_t bytes,
     return Corrupt("the padding after the low bits is not zero");
   }
 
-  NumberReader lows(low, low_bytes, b);
+  NumberReader lows(low, low_bytes);
   OnesReader ones(unary, unary_bytes);
   std::int64_t position = 0;
   std::int64_t next = 0;  // the smallest index that can still come
@@ -114,7 +114,8 @@ Status DecodeRice(const std::uint8_t* code, std::int64_t bytes,
     // `high` is compared before it is shifted: it can be as long as the code.
     const std::int64_t room = size - 1 - next;
     if (room < 0 || high > (room >> b)) return NotBelow(i, size);
-    const std::int64_t gap = (high << b) | lows.Read();
+    const std::int64_t gap =
+        (high << b) | static_cast<std::int64_t>(lows.Read(b));
     if (gap > room) return NotBelow(i, size);
     indices[i] = static_cast<std::int32_t>(next + gap);
     next += gap + 1;

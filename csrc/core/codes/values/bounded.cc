@@ -52,16 +52,10 @@ struct BoundedLoops {
                  std::int64_t n, const Multiples& multiples, T* x);
 };
 
-// To nearest, ties to even.
-double RoundToWhole(double x);
-
-// REQUIRES: IsSupported(level)
-template <typename T>
-BoundedLoops<T> BoundedLoopsFor(SimdLevel level);
-
 namespace {
 
-FEDPLUG_ALWAYS_INLINE double Rounded(double x) {
+// To nearest, ties to even.
+FEDPLUG_ALWAYS_INLINE double RoundToWhole(double x) {
   constexpr double kNoFraction = 0x1p52;  // numbers from here on have none
   const double magnitude = std::abs(x);
   const double whole = (magnitude + kNoFraction) - kNoFraction;
@@ -89,7 +83,8 @@ FEDPLUG_ALWAYS_INLINE void LevelsLoop(const T* x, std::int64_t n,
   const int mask = (1 << m.low_bits) - 1;
   for (std::int64_t i = 0; i < n; ++i) {
     const double scaled = m.scale * static_cast<double>(x[i]);
-    const int level = static_cast<int>(Rounded(scaled * m.per_step) - m.first);
+    const int level =
+        static_cast<int>(RoundToWhole(scaled * m.per_step) - m.first);
     high[i] = static_cast<std::uint8_t>(level >> m.low_bits);
     low[i] = static_cast<std::uint8_t>(level & mask);
   }
@@ -113,22 +108,14 @@ FEDPLUG_ALWAYS_INLINE bool ValuesLoop(const std::uint8_t* high,
   return above == 0;
 }
 
-}  // namespace
-
-double RoundToWhole(double x) { return Rounded(x); }
-
+// REQUIRES: IsSupported(level)
 template <typename T>
 BoundedLoops<T> BoundedLoopsFor(SimdLevel level) {
-#if FEDPLUG_SIMD_X86
-  if (level != SimdLevel::kBaseline) {
-    return {Avx2<ExtremesLoop<T>>, Avx2<LevelsLoop<T>>, Avx2<ValuesLoop<T>>};
-  }
-#endif
-  static_cast<void>(level);
-  return {Baseline<ExtremesLoop<T>>, Baseline<LevelsLoop<T>>,
-          Baseline<ValuesLoop<T>>};
+  return {LoopFor<ExtremesLoop<T>>(level), LoopFor<LevelsLoop<T>>(level),
+          LoopFor<ValuesLoop<T>>(level)};
 }
 
+}  // namespace
 }  // namespace fedplug::value_loops
 
 namespace fedplug {
@@ -239,49 +226,9 @@ bool FindExtremes(const Job<T>& job, const T* values,
   return finite;
 }
 
-// The bytes of a level's lower and higher bits, packed apart.
-template <typename T>
-struct Planes {
-  Planes(const Job<T>& job, std::int64_t first)
-      : low_at(job.layout.low_at + first / 8 * job.layout.low_bits),
-        high_at(job.layout.levels_at + job.layout.LevelBytes(first)) {}
-
-  std::int64_t low_at;
-  std::int64_t high_at;
-};
-
-// Zeros after the last of n levels, up to a whole group of eight.
-void FillGroup(std::int64_t n, LevelChunk* levels) {
-  std::fill(levels->begin() + n, levels->begin() + (n + 7) / 8 * 8,
-            std::uint8_t{0});
-}
-
-bool EndsWithZeros(const LevelChunk& levels, std::int64_t n) {
-  return std::all_of(levels.begin() + n, levels.begin() + (n + 7) / 8 * 8,
-                     [](std::uint8_t level) { return level == 0; });
-}
-
-void WritePlane(const value_loops::BitLoops& loops, std::int64_t n, int bits,
-                LevelChunk* levels, std::uint8_t* to) {
-  if (bits == 0) return;
-  PackedChunk packed;
-  FillGroup(n, levels);
-  loops.pack(levels->data(), n, bits, packed.data());
-  std::copy_n(packed.begin(), BytesFor(n * bits), to);
-}
-
-// False if a bit after the last level is set.
-bool ReadPlane(const value_loops::BitLoops& loops, const std::uint8_t* from,
-               std::int64_t n, int bits, LevelChunk* levels) {
-  if (bits == 0) {
-    std::fill_n(levels->begin(), n, std::uint8_t{0});
-    return true;
-  }
-  PackedChunk packed;
-  packed.fill(0);
-  std::copy_n(from, BytesFor(n * bits), packed.begin());
-  loops.unpack(packed.data(), n, bits, levels->data());
-  return EndsWithZeros(*levels, n);
+// The place of the lower bits of a level and those after it.
+std::int64_t LowAt(const ValueLayout& layout, std::int64_t first) {
+  return layout.low_at + first / 8 * layout.low_bits;
 }
 
 }  // namespace
@@ -306,10 +253,9 @@ bool EncodeBounded(const Job<T>& job, const T* values, Parallel& parallel,
     LevelChunk low;
     loops.levels(Widened(job, values + first, n, &staging), n, multiples,
                  high.data(), low.data());
-    const Planes<T> planes(job, first);
-    WritePlane(job.bit_loops, n, layout.low_bits, &low, data + planes.low_at);
-    WritePlane(job.bit_loops, n, static_cast<int>(layout.group_bytes), &high,
-               data + planes.high_at);
+    PackChunk(job.bit_loops, n, layout.low_bits, &low,
+              data + LowAt(layout, first));
+    PackLevels(layout, job.bit_loops, first, n, &high, data);
     return true;
   };
   return ForEachUnit(job.count, layout.Unit(), parallel, encode_chunk);
@@ -327,16 +273,17 @@ bool DecodeBounded(const Job<T>& job, const std::uint8_t* data,
   }
   if (extremes.lowest > extremes.highest) return false;
 
+  const ValueLayout& layout = job.layout;
   const auto loops = value_loops::BoundedLoopsFor<Wide>(job.simd);
   const Multiples multiples = MultiplesOf(job, extremes);
   const auto decode_chunk = [&](std::int64_t first, std::int64_t n) {
-    const Planes<T> planes(job, first);
     LevelChunk high;
     LevelChunk low;
-    if (!ReadPlane(job.bit_loops, data + planes.high_at, n,
-                   static_cast<int>(job.layout.group_bytes), &high) ||
-        !ReadPlane(job.bit_loops, data + planes.low_at, n, job.layout.low_bits,
-                   &low)) {
+    if (!UnpackChunk(job.bit_loops,
+                     data + layout.levels_at + layout.LevelBytes(first), n,
+                     layout.group_bytes, &high) ||
+        !UnpackChunk(job.bit_loops, data + LowAt(layout, first), n,
+                     layout.low_bits, &low)) {
       return false;
     }
     if constexpr (std::is_same_v<T, Wide>) {
@@ -346,11 +293,11 @@ bool DecodeBounded(const Job<T>& job, const std::uint8_t* data,
       WideChunk<T> wide;
       const bool known =
           loops.values(high.data(), low.data(), n, multiples, wide.data());
-      job.convert.narrow(wide.data(), n, values + first);
+      NarrowTo(job, wide.data(), n, values + first);
       return known;
     }
   };
-  return ForEachUnit(job.count, job.layout.Unit(), parallel, decode_chunk);
+  return ForEachUnit(job.count, layout.Unit(), parallel, decode_chunk);
 }
 
 #define FEDPLUG_INSTANTIATE(T)                                    \

@@ -26,15 +26,15 @@ bool EncodeCast(const Job<T>& job, const T* values, Parallel& parallel,
         if constexpr (std::is_same_v<T, float>) {
           return IsFiniteKey<float>(cast.narrow(values + first, n, to));
         } else {
-          WideChunk<T> wide;
-          job.convert.widen(values + first, n, wide.data());
+          WideChunk<T> staging;
+          const auto* const wide = Widened(job, values + first, n, &staging);
           SingleChunk singles;
           std::transform(
-              wide.begin(), wide.begin() + n, singles.begin(),
+              wide, wide + n, singles.begin(),
               [](value_loops::WideOf<T> x) { return static_cast<float>(x); });
           cast.narrow(singles.data(), n, to);
           return IsFiniteKey<value_loops::WideOf<T>>(
-              job.level_loops.largest(wide.data(), n));
+              job.level_loops.largest(wide, n));
         }
       });
 }

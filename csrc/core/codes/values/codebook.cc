@@ -37,10 +37,6 @@ struct CodebookLoops {
                std::uint8_t* symbols);
 };
 
-// REQUIRES: IsSupported(level)
-template <typename T>
-CodebookLoops<T> CodebookLoopsFor(SimdLevel level);
-
 namespace {
 
 template <typename T>
@@ -75,21 +71,14 @@ FEDPLUG_ALWAYS_INLINE void BinsLoop(const T* x, std::int64_t n,
   }
 }
 
-}  // namespace
-
+// REQUIRES: IsSupported(level)
 template <typename T>
 CodebookLoops<T> CodebookLoopsFor(SimdLevel level) {
-#if FEDPLUG_SIMD_X86
-  if (level != SimdLevel::kBaseline) {
-    return {Avx2<ScaledLoop<T>>, Avx2<SquaresLoop<T>>, Avx2<HalvedLoop>,
-            Avx2<BinsLoop<T>>};
-  }
-#endif
-  static_cast<void>(level);
-  return {Baseline<ScaledLoop<T>>, Baseline<SquaresLoop<T>>,
-          Baseline<HalvedLoop>, Baseline<BinsLoop<T>>};
+  return {LoopFor<ScaledLoop<T>>(level), LoopFor<SquaresLoop<T>>(level),
+          LoopFor<HalvedLoop>(level), LoopFor<BinsLoop<T>>(level)};
 }
 
+}  // namespace
 }  // namespace fedplug::value_loops
 
 namespace fedplug {
@@ -211,11 +200,7 @@ bool EncodeCodebook(const Job<T>& job, const T* values, Parallel& parallel,
                 bins.scale * static_cast<double>(wide[i]) * to_whole);
             ++mine.count[symbol];
           }
-          PackedChunk packed;
-          PackLevels(job.layout, job.bit_loops, n, &symbols, &packed);
-          std::copy_n(
-              packed.begin(), job.layout.LevelBytes(n),
-              data + job.layout.levels_at + job.layout.LevelBytes(first));
+          PackLevels(job.layout, job.bit_loops, first, n, &symbols, data);
           return true;
         };
         ForEachChunk(begin, size, encode_chunk);
@@ -244,12 +229,8 @@ bool DecodeCodebook(const Job<T>& job, const std::uint8_t* data,
   return ForEachUnit(
       job.count, kChunk, parallel, [&](std::int64_t first, std::int64_t n) {
         LevelChunk symbols;
-        PackedChunk packed;
-        packed.fill(0);
-        std::copy_n(data + job.layout.levels_at + job.layout.LevelBytes(first),
-                    job.layout.LevelBytes(n), packed.begin());
-        if (!UnpackLevels(job.code.form, job.layout, job.bit_loops, n, packed,
-                          &symbols)) {
+        if (!UnpackLevels(job.code.form, job.layout, job.bit_loops, data, first,
+                          n, &symbols)) {
           return false;
         }
         for (std::int64_t i = 0; i < n; ++i) {

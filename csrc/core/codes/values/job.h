@@ -30,21 +30,22 @@ struct Job {
         count(n),
         layout(LayoutOf(c, n, sizeof(T))),
         simd(level),
-        convert(value_loops::ConvertLoopsFor<T>(level)),
         level_loops(value_loops::LevelLoopsFor<Wide>(level)),
         bit_loops(value_loops::BitLoopsFor(level)),
         noise(philox::WordsLoopFor(level)),
-        dither(value_loops::DitherLoopsFor(level)) {}
+        dither(value_loops::DitherLoopsFor(level)) {
+    if constexpr (sizeof(T) == 2) cast = value_loops::CastLoopsFor<T>(level);
+  }
 
   ValueCode code;
   std::int64_t count;
   ValueLayout layout;
   SimdLevel simd;
-  value_loops::ConvertLoops<T> convert;
   value_loops::LevelLoops<Wide> level_loops;
   value_loops::BitLoops bit_loops;
   philox::WordsLoop* noise;
   value_loops::DitherLoops dither;
+  value_loops::CastLoops cast{};  // of 16-bit values
 };
 
 template <typename T>
@@ -72,9 +73,7 @@ value_loops::WideOf<T> ReadScale(const Job<T>& job, const std::uint8_t* data,
   std::memcpy(&scale,
               data + job.layout.header_bytes + block * job.layout.scale_bytes,
               sizeof(T));
-  value_loops::WideOf<T> wide;
-  job.convert.widen(&scale, 1, &wide);
-  return wide;
+  return value_loops::Wide(scale);
 }
 
 // The exponent of the step of kBfp.
@@ -89,8 +88,7 @@ void WriteScale(const Job<T>& job, value_loops::WideOf<T> wide,
     std::memcpy(to, &exponent, sizeof(exponent));
     return;
   }
-  T scale;
-  job.convert.narrow(&wide, 1, &scale);
+  const T scale = value_loops::Rounded<T>(wide);
   std::memcpy(to, &scale, sizeof(T));
 }
 
@@ -162,8 +160,20 @@ const value_loops::WideOf<T>* Widened(const Job<T>& job, const T* values,
   if constexpr (std::is_same_v<T, value_loops::WideOf<T>>) {
     return values;
   } else {
-    job.convert.widen(values, n, staging->data());
+    job.cast.widen(reinterpret_cast<const std::uint8_t*>(values), n,
+                   staging->data());
     return staging->data();
+  }
+}
+
+// The inverse: to nearest, ties to even, and too large a number to the largest.
+template <typename T>
+void NarrowTo(const Job<T>& job, const value_loops::WideOf<T>* wide,
+              std::int64_t n, T* values) {
+  if constexpr (std::is_same_v<T, value_loops::WideOf<T>>) {
+    std::copy_n(wide, n, values);
+  } else {
+    job.cast.narrow(wide, n, reinterpret_cast<std::uint8_t*>(values));
   }
 }
 
@@ -209,7 +219,7 @@ struct Decoded {
   // REQUIRES: n <= kChunk
   void Put(const Job<T>& job, const Wide* wide, std::int64_t first,
            std::int64_t n) const {
-    if (values != nullptr) return job.convert.narrow(wide, n, values + first);
+    if (values != nullptr) return NarrowTo(job, wide, n, values + first);
     largest->Add(job.level_loops.largest(wide, n));
   }
 };

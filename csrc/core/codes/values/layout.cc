@@ -62,10 +62,7 @@ bool FindValueForm(const std::string& name, ValueForm* form) {
 }
 
 Status CheckValueCode(const ValueCode& code, std::int64_t count) {
-  if (count < 0 || count > INT32_MAX) {
-    return {StatusCode::kInvalidArgument,
-            "count = " + std::to_string(count) + " is not in [0, 2^31)"};
-  }
+  if (Status status = CheckInt32("count", count); !status.ok()) return status;
   const int least = LeastBits(code.form);
   if (least > 0 && (code.bits < least || code.bits > 8)) {
     return {StatusCode::kInvalidArgument,
@@ -177,31 +174,55 @@ bool AllAtMost(const std::uint8_t* levels, std::int64_t n, int highest) {
   return most <= highest;
 }
 
-std::int64_t MissingInGroup(std::int64_t n) {
-  return (ValueLayout::kGroup - n % ValueLayout::kGroup) % ValueLayout::kGroup;
-}
+// The end of the last group of eight.
+std::ptrdiff_t GroupEnd(std::int64_t n) { return (n + 7) / 8 * 8; }
 
 }  // namespace
 
+void PackChunk(const value_loops::BitLoops& loops, std::int64_t n, int bits,
+               LevelChunk* levels, std::uint8_t* to) {
+  if (bits == 0) return;
+  std::array<std::uint8_t, value_loops::kChunk + value_loops::kPackedSlack>
+      packed;
+  std::fill(levels->begin() + n, levels->begin() + GroupEnd(n),
+            std::uint8_t{0});
+  loops.pack(levels->data(), n, bits, packed.data());
+  std::copy_n(packed.begin(), BytesFor(n * bits), to);
+}
+
+bool UnpackChunk(const value_loops::BitLoops& loops, const std::uint8_t* from,
+                 std::int64_t n, int bits, LevelChunk* levels) {
+  if (bits == 0) {
+    std::fill_n(levels->begin(), n, std::uint8_t{0});
+    return true;
+  }
+  std::array<std::uint8_t, value_loops::kChunk + value_loops::kPackedSlack>
+      packed;
+  auto* const end = std::copy_n(from, BytesFor(n * bits), packed.begin());
+  std::fill_n(end, value_loops::kPackedSlack, std::uint8_t{0});
+  loops.unpack(packed.data(), n, bits, levels->data());
+  return AllAtMost(levels->data() + n, GroupEnd(n) - n, 0);
+}
+
 void PackLevels(const ValueLayout& layout, const value_loops::BitLoops& loops,
-                std::int64_t n, LevelChunk* levels, PackedChunk* packed) {
-  std::fill_n(levels->data() + n, MissingInGroup(n), std::uint8_t{0});
-  loops.pack(levels->data(), n, static_cast<int>(layout.group_bytes),
-             packed->data());
+                std::int64_t first, std::int64_t n, LevelChunk* levels,
+                std::uint8_t* data) {
+  PackChunk(loops, n, layout.group_bytes, levels,
+            data + layout.levels_at + layout.LevelBytes(first));
 }
 
 bool UnpackLevels(ValueForm form, const ValueLayout& layout,
-                  const value_loops::BitLoops& loops, std::int64_t n,
-                  const PackedChunk& packed, LevelChunk* levels) {
-  std::uint8_t* const level = levels->data();
-  loops.unpack(packed.data(), n, static_cast<int>(layout.group_bytes), level);
-  if (!AllAtMost(level, n, 2 * layout.top) ||
-      !AllAtMost(level + n, MissingInGroup(n), 0)) {
+                  const value_loops::BitLoops& loops, const std::uint8_t* data,
+                  std::int64_t first, std::int64_t n, LevelChunk* levels) {
+  if (!UnpackChunk(loops, data + layout.levels_at + layout.LevelBytes(first), n,
+                   layout.group_bytes, levels) ||
+      !AllAtMost(levels->data(), n, 2 * layout.top)) {
     return false;
   }
   if (form == ValueForm::kSign) {  // 0 and 1 mean -1 and +1
     for (std::int64_t i = 0; i < n; ++i) {
-      level[i] = static_cast<std::uint8_t>(2 * level[i]);
+      std::uint8_t& level = (*levels)[static_cast<std::size_t>(i)];
+      level = static_cast<std::uint8_t>(2 * level);
     }
   }
   return true;

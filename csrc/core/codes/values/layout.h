@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 
+#include "core/base/bytes.h"
 #include "core/codes/values/loops.h"
 #include "core/value_code.h"
 
@@ -31,14 +32,12 @@ struct ValueLayout {
   // Levels are 0 to 2 * top, and top stands for zero (of kCodebook for the bin
   // of the mean, and the last is 2 * top - 1; of kBounded it has no meaning).
   // They are packed in groups of eight, of whole bytes.
-  static constexpr std::int64_t kGroup = 8;
   int top = 1;
-  std::int64_t group_bytes = 1;
+  int group_bytes = 1;
 
   // The number of bytes of the levels of `count` values.
   constexpr std::int64_t LevelBytes(std::int64_t count) const {
-    return count / kGroup * group_bytes +
-           (count % kGroup * group_bytes + kGroup - 1) / kGroup;
+    return BytesFor(count * group_bytes);
   }
 
   // The work of a thread at a time: whole blocks with their scales, and whole
@@ -53,25 +52,31 @@ struct ValueLayout {
 ValueLayout LayoutOf(const ValueCode& code, std::int64_t count,
                      std::int64_t value_bytes);
 
-// Packs the levels of a chunk into bytes, and unpacks them.
-
 using LevelChunk = std::array<std::uint8_t, value_loops::kChunk>;
 
-// Room for the 16 bits of each cast.
-using PackedChunk = std::array<std::uint8_t, 2 * value_loops::kChunk +
-                                                 value_loops::kPackedSlack>;
+// Packs numbers of `bits` bits into BytesFor(n * bits) bytes, with zeros after
+// the last one. Overwrites the levels after them.
+//
+// REQUIRES: 0 <= n <= kChunk, 0 <= bits <= 8
+void PackChunk(const value_loops::BitLoops& loops, std::int64_t n, int bits,
+               LevelChunk* levels, std::uint8_t* to);
 
-// Writes the first n levels. Overwrites those after them.
+// The inverse. False if a bit after the last number is set.
+bool UnpackChunk(const value_loops::BitLoops& loops, const std::uint8_t* from,
+                 std::int64_t n, int bits, LevelChunk* levels);
+
+// Packs n levels, the first of which is level `first` of data[levels_at ...].
 //
 // REQUIRES: 0 <= n <= kChunk, the layout is of no cast
 void PackLevels(const ValueLayout& layout, const value_loops::BitLoops& loops,
-                std::int64_t n, LevelChunk* levels, PackedChunk* packed);
+                std::int64_t first, std::int64_t n, LevelChunk* levels,
+                std::uint8_t* data);
 
 // The inverse. False if untrusted bytes are not the levels of any n values. The
 // levels of kSign become 0 and 2.
 bool UnpackLevels(ValueForm form, const ValueLayout& layout,
-                  const value_loops::BitLoops& loops, std::int64_t n,
-                  const PackedChunk& packed, LevelChunk* levels);
+                  const value_loops::BitLoops& loops, const std::uint8_t* data,
+                  std::int64_t first, std::int64_t n, LevelChunk* levels);
 
 }  // namespace fedplug
 

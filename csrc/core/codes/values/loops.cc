@@ -103,25 +103,17 @@ FEDPLUG_TARGET_AVX2 std::uint32_t WidenHalfs(const std::uint8_t* data,
 }  // namespace
 
 template <>
-CastLoops CastLoopsFor<Half>(SimdLevel level) {
+CastLoops CastLoopsFor<Half>([[maybe_unused]] SimdLevel level) {
 #if FEDPLUG_SIMD_X86
-  if (level != SimdLevel::kBaseline) {
-    return {NarrowToHalfs, WidenHalfs};
-  }
+  if (level != SimdLevel::kBaseline) return {NarrowToHalfs, WidenHalfs};
 #endif
-  static_cast<void>(level);
-  return {Baseline<NarrowLoop<Half>>, Baseline<WidenLoop<Half>>};
+  return {LoopFor<NarrowLoop<Half>>(level), LoopFor<WidenLoop<Half>>(level)};
 }
 
 template <>
 CastLoops CastLoopsFor<BFloat16>(SimdLevel level) {
-#if FEDPLUG_SIMD_X86
-  if (level != SimdLevel::kBaseline) {
-    return {Avx2<NarrowLoop<BFloat16>>, Avx2<WidenLoop<BFloat16>>};
-  }
-#endif
-  static_cast<void>(level);
-  return {Baseline<NarrowLoop<BFloat16>>, Baseline<WidenLoop<BFloat16>>};
+  return {LoopFor<NarrowLoop<BFloat16>>(level),
+          LoopFor<WidenLoop<BFloat16>>(level)};
 }
 
 // Every loop is written once, and inlined into one function for the baseline
@@ -142,22 +134,6 @@ FEDPLUG_ALWAYS_INLINE FloatBitsOf<T> LargestLoop(const T* x, std::int64_t n) {
     largest = key > largest ? key : largest;
   }
   return static_cast<FloatBitsOf<T>>(largest);
-}
-
-template <typename T>
-void CopyLoop(const T* from, std::int64_t n, T* to) {
-  std::copy_n(from, n, to);
-}
-
-template <typename T, SimdLevel kLevel>
-void WidenLoop(const T* x, std::int64_t n, float* wide) {
-  CastLoopsFor<T>(kLevel).widen(reinterpret_cast<const std::uint8_t*>(x), n,
-                                wide);
-}
-
-template <typename T, SimdLevel kLevel>
-void NarrowLoop(const float* wide, std::int64_t n, T* x) {
-  CastLoopsFor<T>(kLevel).narrow(wide, n, reinterpret_cast<std::uint8_t*>(x));
 }
 
 template <typename T>
@@ -337,62 +313,25 @@ FEDPLUG_ALWAYS_INLINE void UnpackLoop(const std::uint8_t* packed,
 }  // namespace
 
 template <typename T>
-ConvertLoops<T> ConvertLoopsFor(SimdLevel level) {
-  if constexpr (std::is_same_v<T, WideOf<T>>) {
-    static_cast<void>(level);
-    return {CopyLoop<T>, CopyLoop<T>};
-  } else if (level == SimdLevel::kBaseline) {
-    return {WidenLoop<T, SimdLevel::kBaseline>,
-            NarrowLoop<T, SimdLevel::kBaseline>};
-  } else {
-    return {WidenLoop<T, SimdLevel::kAvx2>, NarrowLoop<T, SimdLevel::kAvx2>};
-  }
-}
-
-template <typename T>
 LevelLoops<T> LevelLoopsFor(SimdLevel level) {
-#if FEDPLUG_SIMD_X86
-  if (level != SimdLevel::kBaseline) {
-    return {Avx2<LargestLoop<T>>,         Avx2<NearestLoop<T>>,
-            Avx2<NearestMultipleLoop<T>>, Avx2<AtRandomLoop<T>>,
-            Avx2<SignsLoop<T>>,           Avx2<TimesScaleLoop<T>>,
-            Avx2<TimesStepLoop<T>>};
-  }
-#endif
-  static_cast<void>(level);
-  return {Baseline<LargestLoop<T>>,         Baseline<NearestLoop<T>>,
-          Baseline<NearestMultipleLoop<T>>, Baseline<AtRandomLoop<T>>,
-          Baseline<SignsLoop<T>>,           Baseline<TimesScaleLoop<T>>,
-          Baseline<TimesStepLoop<T>>};
+  return {
+      LoopFor<LargestLoop<T>>(level),         LoopFor<NearestLoop<T>>(level),
+      LoopFor<NearestMultipleLoop<T>>(level), LoopFor<AtRandomLoop<T>>(level),
+      LoopFor<SignsLoop<T>>(level),           LoopFor<TimesScaleLoop<T>>(level),
+      LoopFor<TimesStepLoop<T>>(level)};
 }
 
 template <typename T>
 MeanLoops<T> MeanLoopsFor(SimdLevel level) {
-#if FEDPLUG_SIMD_X86
-  if (level != SimdLevel::kBaseline) {
-    return {Avx2<SharesLoop<T, false>>, Avx2<SharesLoop<T, true>>,
-            Avx2<FourSharesLoop<T>>, Avx2<AddLoop>};
-  }
-#endif
-  static_cast<void>(level);
-  return {Baseline<SharesLoop<T, false>>, Baseline<SharesLoop<T, true>>,
-          Baseline<FourSharesLoop<T>>, Baseline<AddLoop>};
+  return {LoopFor<SharesLoop<T, false>>(level),
+          LoopFor<SharesLoop<T, true>>(level),
+          LoopFor<FourSharesLoop<T>>(level), LoopFor<AddLoop>(level)};
 }
 
 BitLoops BitLoopsFor(SimdLevel level) {
-#if FEDPLUG_SIMD_X86
-  if (level != SimdLevel::kBaseline) {
-    return {Avx2<PackLoop>, Avx2<UnpackLoop>};
-  }
-#endif
-  static_cast<void>(level);
-  return {Baseline<PackLoop>, Baseline<UnpackLoop>};
+  return {LoopFor<PackLoop>(level), LoopFor<UnpackLoop>(level)};
 }
 
-template ConvertLoops<float> ConvertLoopsFor(SimdLevel);
-template ConvertLoops<double> ConvertLoopsFor(SimdLevel);
-template ConvertLoops<Half> ConvertLoopsFor(SimdLevel);
-template ConvertLoops<BFloat16> ConvertLoopsFor(SimdLevel);
 template MeanLoops<float> MeanLoopsFor(SimdLevel);
 template MeanLoops<double> MeanLoopsFor(SimdLevel);
 template MeanLoops<Half> MeanLoopsFor(SimdLevel);

@@ -19,16 +19,6 @@ inline constexpr std::int64_t kChunk = 1024;
 // this number of spare bytes.
 inline constexpr std::int64_t kPackedSlack = 8;
 
-// T is float, double, Half or BFloat16.
-template <typename T>
-struct ConvertLoops {
-  void (*widen)(const T* x, std::int64_t n, WideOf<T>* wide);
-
-  // To nearest, ties to even. Numbers too large for 16 bits become the largest
-  // number.
-  void (*narrow)(const WideOf<T>* wide, std::int64_t n, T* x);
-};
-
 // T is float or double.
 template <typename T>
 struct LevelLoops {
@@ -59,7 +49,7 @@ struct LevelLoops {
                      T step, T* x);
 };
 
-// The loops of a mean; T as for ConvertLoops.
+// The loops of a mean. T is float, double, Half or BFloat16.
 template <typename T>
 struct MeanLoops {
   // terms = |x| * share
@@ -86,8 +76,6 @@ struct BitLoops {
 };
 
 // REQUIRES: IsSupported(level)
-template <typename T>
-ConvertLoops<T> ConvertLoopsFor(SimdLevel level);
 template <typename T>
 LevelLoops<T> LevelLoopsFor(SimdLevel level);
 template <typename T>
