@@ -268,17 +268,6 @@ def fine_tune(
     return Result(trained, accuracies, float(np.mean(up)), float(np.mean(down)), process.dense_bytes)
 
 
-def plot(result: Result, path: Path) -> None:
-    """Plots the accuracy by round."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    axes = figure.subplots()
-    axes.plot(result.accuracy)
-    axes.set(xlabel="round", ylabel="characters guessed right")
-    figure.savefig(path, dpi=120)
-
-
 def main() -> None:
     """Reads the arguments, pretrains or loads, fine-tunes, and prints a table and some text."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -288,12 +277,8 @@ def main() -> None:
     parser.add_argument("--pretrain", type=Path, metavar="FILE", help="text to pretrain on; default: made up")
     parser.add_argument("--model", type=Path, metavar="FILE", help="a pretrained model, .keras or .h5")
     parser.add_argument("--save", type=Path, metavar="FILE", help="where the model goes, .keras or .h5")
-    parser.add_argument("--units", type=int, default=128, help="of the GRU")
-    parser.add_argument("--epochs", type=int, default=4, help="of pretraining")
     parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--clients-per-round", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the accuracy (needs matplotlib)")
     arguments = parser.parse_args()
     tf.keras.utils.set_random_seed(arguments.seed)
     play = (
@@ -305,15 +290,15 @@ def main() -> None:
     if arguments.model:
         model = load_model(arguments.model)
     else:
-        model = build_model(arguments.units)
+        model = build_model(units=128)
         rng = np.random.default_rng(arguments.seed)
         plain = (
             arguments.pretrain.read_text(encoding="utf-8")
             if arguments.pretrain
             else make_speech("plain", 3000, rng)
         )
-        pretrain(model, plain, arguments.epochs)
-    result = fine_tune(model, federation, arguments.rounds, arguments.clients_per_round, arguments.seed)
+        pretrain(model, plain, epochs=4)
+    result = fine_tune(model, federation, arguments.rounds, clients_per_round=10, seed=arguments.seed)
     print(f"\n{len(federation.clients)} roles, {len(federation.test) * LENGTH:,} characters to guess")
     print(f"accuracy {result.accuracy[0]:.3f} before, {result.accuracy[-1]:.3f} after")
     print(
@@ -325,8 +310,6 @@ def main() -> None:
         print(f"\n--- {when} " + "-" * 60 + f"\n{write(writer, beginning, 200)}")
     if arguments.save:
         result.model.save(arguments.save)
-    if arguments.plot:
-        plot(result, arguments.plot)
 
 
 if __name__ == "__main__":

@@ -222,13 +222,12 @@ def main() -> None:
     """Reads the arguments, runs every composition and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--clients", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the errors (needs matplotlib)")
     arguments = parser.parse_args()
     # TFF's secure sum leaves an assertion unused, about which TensorFlow logs 40 lines.
     tf.get_logger().setLevel("FATAL")
-    results = compare(arguments.rounds, arguments.clients, arguments.seed)
+    results = compare(arguments.rounds, clients=20, seed=arguments.seed)
     print(f"\n{'relative error of the mean':34}  all honest  one broken  bytes/client/round")
     for name, (honest, broken) in results.items():
         bytes_up = "not counted" if honest.bytes_up is None else f"{honest.bytes_up:,.0f}"

@@ -228,18 +228,15 @@ def main() -> None:
     """Reads the arguments, trains three ways and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--ratings", type=Path, metavar="FILE", help="ml-100k u.data or ml-1m ratings.dat")
-    parser.add_argument("--users", type=int, default=600, help="of the ratings that are made")
-    parser.add_argument("--items", type=int, default=120, help="of the ratings that are made")
     parser.add_argument("--rank", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=100)
-    parser.add_argument("--clients-per-round", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     if arguments.ratings:
         data = read_movielens(arguments.ratings)
     else:
-        data = make_ratings(arguments.users, arguments.items, 40, arguments.rank, 0.3, arguments.seed)
-    federation = Federation(data, arguments.rank, arguments.clients_per_round, arguments.seed)
+        data = make_ratings(600, 120, 40, arguments.rank, 0.3, arguments.seed)
+    federation = Federation(data, arguments.rank, clients_per_round=30, seed=arguments.seed)
     results = compare(federation, arguments.rounds)
     print(f"\n{federation.users} users, {federation.items} items, {len(data.user)} ratings")
     print(f"{'':18}  RMSE at half  at the end  bytes/client/round  factors recovered")

@@ -18,44 +18,20 @@ def example(load_example):
     return load_example("character_model")
 
 
-@pytest.fixture(scope="module")
-def pretrained(example):
+@pytest.mark.slow
+def test_a_fine_tuned_model_is_closer_to_the_other_author_plain_and_writes(example, tmp_path) -> None:
     tf.keras.utils.set_random_seed(0)
-    model = example.build_model(units=16)
-    example.pretrain(model, example.make_speech("plain", 300, np.random.default_rng(0)), epochs=2)
-    return model
-
-
-@pytest.fixture(scope="module")
-def result(example, pretrained):
+    pretrained = example.build_model(units=16)
+    example.pretrain(pretrained, example.make_speech("plain", 300, np.random.default_rng(0)), epochs=2)
     federation = example.federate(example.make_play(roles=4, sentences=20, seed=0))
-    return example.fine_tune(pretrained, federation, rounds=6, clients_per_round=4)
-
-
-@pytest.mark.slow
-def test_fine_tuning_brings_the_model_closer_to_the_other_author(result) -> None:
+    result = example.fine_tune(pretrained, federation, rounds=6, clients_per_round=4)
     assert result.accuracy[-1] > result.accuracy[0] + 0.02
-
-
-@pytest.mark.slow
-def test_less_travels_than_the_model_in_both_directions(result) -> None:
     assert result.up < result.dense / 4
     assert result.down < result.dense
-
-
-@pytest.mark.slow
-def test_the_fine_tuned_model_is_a_plain_one_that_can_be_saved_and_loaded(
-    example, result, pretrained, tmp_path
-) -> None:
     result.model.save(tmp_path / "model.keras")
     loaded = example.load_model(tmp_path / "model.keras")
     for got, want in zip(loaded.get_weights(), result.model.get_weights(), strict=True):
         np.testing.assert_array_equal(got, want)
-    assert any(np.any(a != b) for a, b in zip(loaded.get_weights(), pretrained.get_weights(), strict=True))
-
-
-@pytest.mark.slow
-def test_it_continues_a_text_equally_for_equal_seeds(example, result) -> None:
     texts = [example.write(result.model, "By heaven", 20, seed=seed) for seed in (0, 0, 1)]
     assert texts[0] == texts[1] != texts[2]
     assert all(text.startswith("By heaven") and len(text) == 29 for text in texts)

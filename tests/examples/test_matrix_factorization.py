@@ -13,35 +13,18 @@ def example(load_example):
     return load_example("matrix_factorization")
 
 
-@pytest.fixture(scope="module")
-def federation(example):
+@pytest.mark.slow
+def test_kept_embeddings_beat_others_find_the_true_factors_and_can_be_compressed(example) -> None:
     data = example.make_ratings(users=60, items=24, per_user=20, rank=2, noise=0.2, seed=0)
-    return example.Federation(data, rank=2, clients_per_round=15, seed=0)
-
-
-@pytest.fixture(scope="module")
-def results(example, federation):
-    return example.compare(federation, rounds=40)
-
-
-@pytest.mark.slow
-def test_kept_embeddings_beat_the_mean_of_the_item_and_embeddings_reset_every_round(
-    federation, results
-) -> None:
-    assert results["kept"].end < 0.8 * federation.item_means()
-    assert results["kept"].end < 0.95 * results["reset every round"].end
-
-
-@pytest.mark.slow
-def test_the_error_falls_and_the_true_factors_are_recovered(results) -> None:
-    assert results["kept"].end < results["kept"].half
-    assert results["kept"].recovered > 0.8
-
-
-@pytest.mark.slow
-def test_compressing_the_updates_of_the_items_keeps_the_gain(federation, results) -> None:
-    assert results["kept, top-k 10 %"].end < 0.9 * federation.item_means()
-    assert results["kept, top-k 10 %"].bytes_sent < results["kept"].bytes_sent / 2
+    federation = example.Federation(data, rank=2, clients_per_round=15, seed=0)
+    results = example.compare(federation, rounds=40)
+    kept, compressed = results["kept"], results["kept, top-k 10 %"]
+    assert kept.end < 0.8 * federation.item_means()
+    assert kept.end < 0.95 * results["reset every round"].end
+    assert kept.end < kept.half
+    assert kept.recovered > 0.8
+    assert compressed.end < 0.9 * federation.item_means()
+    assert compressed.bytes_sent < kept.bytes_sent / 2
 
 
 @pytest.mark.parametrize("separator", ["\t", "::"], ids=["ml-100k", "ml-1m"])
