@@ -28,12 +28,11 @@ def shared() -> tf.keras.Model:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: sequential(layers.GRU(3, return_sequences=True)),
-        lambda: sequential(layers.Bidirectional(layers.LSTM(3, return_sequences=True)), layers.Dropout(0.5)),
+        lambda: sequential(layers.Bidirectional(layers.GRU(3, return_sequences=True)), layers.Dropout(0.5)),
         lambda: sequential(layers.Conv1D(3, 2, padding="causal"), layers.LayerNormalization()),
         shared,
     ],
-    ids=["gru", "bidirectional-lstm", "convolution", "shared"],
+    ids=["recurrent", "convolution", "shared"],
 )
 def test_the_model_begins_with_the_weights_of_the_keras_model(make) -> None:
     model = make()
@@ -44,42 +43,31 @@ def test_the_model_begins_with_the_weights_of_the_keras_model(make) -> None:
 
 @pytest.mark.filterwarnings("ignore:You are saving your model as an HDF5 file:UserWarning")
 @pytest.mark.parametrize("ending", ["keras", pytest.param("h5", marks=pytest.mark.slow)])
-def test_a_state_from_a_file_is_saved_after_rounds(inprocess, sgd, tmp_path, ending) -> None:
+def test_a_model_from_a_file_is_trained_measured_and_saved(inprocess, sgd, tmp_path, ending) -> None:
     before, after = tmp_path / f"before.{ending}", tmp_path / f"after.{ending}"
-    sequential(layers.GRU(3, return_sequences=True)).save(before)
+    sequential(layers.Conv1D(3, 2, padding="causal")).save(before)
     model = tf.keras.models.load_model(before, compile=False)
     first = model.get_weights()
-    process = fedplug.tff.process.build_weighted_fed_avg(
-        fedplug.tff.process.from_keras(model, LOSS, SPEC), sgd
-    )
     x = np.random.default_rng(0).integers(0, 7, (8, 4)).astype(np.int32)
-    data = tf.data.Dataset.from_tensor_slices((x, x)).batch(4)
+    loss = float(LOSS(x, model(x)))  # before TFF builds a graph, after which Keras refuses
+    spec = {"x": SPEC[0], "y": SPEC[1]}  # batches may be mappings
+    metrics = [tf.keras.metrics.SparseCategoricalAccuracy]
+    functional = fedplug.tff.process.from_keras(model, LOSS, spec, metrics)
+    process = fedplug.tff.process.build_weighted_fed_avg(functional, sgd)
+    data = tf.data.Dataset.from_tensor_slices({"x": x, "y": x}).batch(8)
     state = process.initialize()
     for got, want in zip(state.global_model_weights.trainable, first, strict=True):
         np.testing.assert_array_equal(got, want)
-    for _ in range(3):
-        state = process.next(state, [data], [process.initialize_client()])["state"]
-    fedplug.tff.process.to_keras(model, state.global_model_weights).save(after)
-    trained = tf.keras.models.load_model(after, compile=False)
-    for got, want in zip(trained.get_weights(), state.global_model_weights.trainable, strict=True):
-        np.testing.assert_array_equal(got, want)
-    assert float(LOSS(x, trained(x))) < float(LOSS(x, tf.keras.models.load_model(before, compile=False)(x)))
-
-
-def test_loss_and_metrics_are_reported_and_batches_may_be_mappings_of_x_and_y(inprocess, sgd) -> None:
-    spec = {"x": SPEC[0], "y": SPEC[1]}
-    x = np.random.default_rng(0).integers(0, 7, (8, 4)).astype(np.int32)
-    keras_model = sequential()
-    loss = float(LOSS(x, keras_model(x)))
-    model = fedplug.tff.process.from_keras(
-        keras_model, LOSS, spec, [tf.keras.metrics.SparseCategoricalAccuracy]
-    )
-    process = fedplug.tff.process.build_weighted_fed_avg(model, sgd)
-    data = tf.data.Dataset.from_tensor_slices({"x": x, "y": x}).batch(8)
-    output = process.next(process.initialize(), [data], [process.initialize_client()])
-    found = output["metrics"]["client_work"]["train"]
+    output = process.next(state, [data])
+    found = output.metrics["client_work"]["train"]
     np.testing.assert_allclose(found["loss"], loss, rtol=1e-5)
     assert set(found) == {"loss", "sparse_categorical_accuracy"}
+    weights = output.state.global_model_weights
+    fedplug.tff.process.to_keras(model, weights).save(after)
+    trained = tf.keras.models.load_model(after, compile=False)
+    for got, want in zip(trained.get_weights(), weights.trainable, strict=True):
+        np.testing.assert_array_equal(got, want)
+    assert float(LOSS(x, trained(x))) < loss
 
 
 @pytest.mark.parametrize(
