@@ -18,14 +18,14 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
-from digits import CLASSES, PIXELS, Digits, network
 from fedplug_adaptive.process import build_adaptive_fed_avg
-from lines import by_round, plot
 from tqdm import tqdm
 
 import fedplug
+from fedplug.errors import ConfigError
 
-NOISY = 8
+PIXELS, HIDDEN, CLASSES = 64, 32, 10
+CLIENTS, NOISY = 20, 8
 
 WAYS = {
     "plain": {"weighting": "plain"},
@@ -42,21 +42,55 @@ class Result(NamedTuple):
     adaptive: list[bool]
 
 
-def client_data(digits: Digits) -> dict[str, tf.data.Dataset]:
-    """Returns the clients' datasets; the labels of the first clients are random."""
-    data = {}
-    for number, (name, part) in enumerate(digits.parts().items()):
-        y = digits.labels[part]
-        if number < NOISY:
-            y = digits.rng.integers(0, CLASSES, len(part)).astype(np.int32)
-        data[name] = tf.data.Dataset.from_tensor_slices((digits.images[part], y)).batch(10).repeat(5)
-    return data
+class Digits:
+    """Images ``float32[n, 64]`` and labels ``int32[n]``; the last fifth is held out for the test."""
+
+    def __init__(self, seed: int) -> None:
+        """Raises ConfigError if scikit-learn, the source of the images, is not installed."""
+        try:
+            from sklearn.datasets import load_digits
+        except ImportError as error:
+            raise ConfigError(
+                "the digits need scikit-learn; install it with: pip install 'fedplug[experiments]'"
+            ) from error
+        images, labels = load_digits(return_X_y=True)
+        self.rng = np.random.default_rng(seed)
+        order = self.rng.permutation(len(labels))
+        self.images = (images[order] / 16).astype(np.float32)
+        self.labels = labels[order].astype(np.int32)
+        self.test = slice(len(labels) * 4 // 5, None)
+
+    def clients(self) -> dict[str, tf.data.Dataset]:
+        """Returns the clients' datasets; the labels of the first clients are random."""
+        data = {}
+        for number, part in enumerate(np.array_split(np.arange(self.test.start), CLIENTS)):
+            y = self.labels[part]
+            if number < NOISY:
+                y = self.rng.integers(0, CLASSES, len(part)).astype(np.int32)
+            dataset = tf.data.Dataset.from_tensor_slices((self.images[part], y))
+            data[f"client {number:02d}"] = dataset.batch(10).repeat(5)
+        return data
+
+    def accuracy(self, weights: list[np.ndarray]) -> float:
+        """Returns the accuracy of the network with these kernels and biases on the held-out examples."""
+        hidden = np.maximum(self.images[self.test] @ weights[0] + weights[1], 0)
+        predicted = np.argmax(hidden @ weights[2] + weights[3], axis=1)
+        return float(np.mean(predicted == self.labels[self.test]))
 
 
 def model_fn() -> tff.learning.models.VariableModel:
-    """Returns the model as TFF requires it."""
+    """Returns a model with one hidden layer."""
+    layers = [
+        tf.keras.layers.Dense(
+            HIDDEN,
+            activation="relu",
+            kernel_initializer=tf.keras.initializers.GlorotUniform(1),
+            input_shape=(PIXELS,),
+        ),
+        tf.keras.layers.Dense(CLASSES, kernel_initializer=tf.keras.initializers.GlorotUniform(2)),
+    ]
     return tff.learning.models.from_keras_model(
-        network(),
+        tf.keras.Sequential(layers),
         loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         input_spec=(tf.TensorSpec([None, PIXELS]), tf.TensorSpec([None], tf.int32)),
     )
@@ -72,12 +106,13 @@ def train(name: str, encoder: str, rounds: int, seed: int) -> Result:
         encoder=encoder,
         **WAYS[name],
     )
-    trainer = fedplug.Trainer(process, client_data(digits), clients_per_round=10, seed=seed)
+    trainer = fedplug.Trainer(process, digits.clients(), clients_per_round=10, seed=seed)
     result = Result([], [])
     with tqdm(total=rounds, desc=name, unit="round") as progress:
 
         def on_round(round_num: int, state: object, metrics: dict) -> None:
-            result.accuracy.append(digits.accuracy(state.global_model_weights.trainable))
+            weights = [np.asarray(w) for w in state.global_model_weights.trainable]
+            result.accuracy.append(digits.accuracy(weights))
             result.adaptive.append(bool(metrics["aggregator"]["adaptive"]))
             progress.update()
 
@@ -89,6 +124,19 @@ def compare(encoder: str, rounds: int, seed: int, ways: Sequence[str] = tuple(WA
     """Trains in each way on the same clients."""
     with fedplug.use_runtime("inprocess"):
         return {name: train(name, encoder, rounds, seed) for name in ways}
+
+
+def plot(results: dict[str, Result], path: Path) -> None:
+    """Plots the accuracy by round."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.subplots()
+    for name, result in results.items():
+        axes.plot(range(1, len(result.accuracy) + 1), result.accuracy, label=name)
+    axes.set(xlabel="round", ylabel="test accuracy", ylim=(0, 1))
+    axes.legend()
+    figure.savefig(path, dpi=120)
 
 
 def main() -> None:
@@ -104,8 +152,7 @@ def main() -> None:
     for name, (accuracy, adaptive) in results.items():
         print(f"{name:18}  {np.mean(accuracy[-10:]):30.3f}  {sum(adaptive):15}")
     if arguments.plot:
-        curves = by_round({name: result.accuracy for name, result in results.items()})
-        plot(arguments.plot, curves, xlabel="round", ylabel="test accuracy", ylim=(0, 1))
+        plot(results, arguments.plot)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
-from lines import plot
 from tqdm import tqdm
 
 import fedplug
@@ -138,16 +137,31 @@ def compare(rounds: int, clients: int, clients_per_round: int, seed: int) -> dic
         return {way: train(task, way, rounds, clients_per_round) for way in WAYS}
 
 
+def plot(results: dict[str, Result], path: Path) -> None:
+    """Plots the accuracy against the bytes of both directions."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.subplots()
+    for way, result in results.items():
+        axes.plot(np.divide(result.traffic, 1e6), result.accuracy, label=way)
+    axes.set(xlabel="MB up and down, all clients together", ylabel="test accuracy")
+    axes.legend()
+    figure.savefig(path, dpi=120)
+
+
 def main() -> None:
     """Reads the arguments, trains in all ways and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=150)
+    parser.add_argument("--clients", type=int, default=40)
+    parser.add_argument("--clients-per-round", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
         "--plot", type=Path, metavar="FILE", help="draw accuracy over bytes (needs matplotlib)"
     )
     arguments = parser.parse_args()
-    results = compare(arguments.rounds, clients=40, clients_per_round=10, seed=arguments.seed)
+    results = compare(arguments.rounds, arguments.clients, arguments.clients_per_round, arguments.seed)
     print(f"\n{'':22}  accuracy  bytes up  bytes down  both, MB  model - sent")
     for way, (accuracy, up, down, traffic, distance) in results.items():
         print(
@@ -156,9 +170,7 @@ def main() -> None:
         )
     print("\nbytes per client and round; accuracy is the mean of the last 10 rounds")
     if arguments.plot:
-        curves = {way: (np.divide(each.traffic, 1e6), each.accuracy) for way, each in results.items()}
-        labels = {"xlabel": "MB up and down, all clients together", "ylabel": "test accuracy"}
-        plot(arguments.plot, curves, **labels)
+        plot(results, arguments.plot)
 
 
 if __name__ == "__main__":

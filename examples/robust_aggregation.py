@@ -17,12 +17,13 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
-from digits import PIXELS, Digits, network
 from tqdm import tqdm
 
 import fedplug
+from fedplug.errors import ConfigError
 
-HOSTILE = 6
+PIXELS, HIDDEN, CLASSES = 64, 32, 10
+CLIENTS, HOSTILE = 20, 6
 
 AGGREGATORS = {
     "mean": "mean",
@@ -45,14 +46,39 @@ class Result(NamedTuple):
 Results = dict[str, dict[str, Result]]  # by aggregator and attack
 
 
-def client_data(digits: Digits, factor: float) -> dict[str, tf.data.Dataset]:
-    """Returns each client's examples in one batch; labels come with the factor of the client's loss."""
-    data = {}
-    for number, (name, part) in enumerate(digits.parts().items()):
-        factors = np.full(len(part), factor if number < HOSTILE else 1)
-        y = np.stack([digits.labels[part], factors], axis=1).astype(np.float32)
-        data[name] = tf.data.Dataset.from_tensor_slices((digits.images[part], y)).batch(len(part))
-    return data
+class Digits:
+    """Images ``float32[n, 64]`` and labels ``float32[n]``; the last fifth is held out for the test."""
+
+    def __init__(self, seed: int) -> None:
+        """Raises ConfigError if scikit-learn, the source of the images, is not installed."""
+        try:
+            from sklearn.datasets import load_digits
+        except ImportError as error:
+            raise ConfigError(
+                "the digits need scikit-learn; install it with: pip install 'fedplug[experiments]'"
+            ) from error
+        images, labels = load_digits(return_X_y=True)
+        order = np.random.default_rng(seed).permutation(len(labels))
+        self.images = (images[order] / 16).astype(np.float32)
+        self.labels = labels[order].astype(np.float32)
+        self.test = slice(len(labels) * 4 // 5, None)
+        self.parts = np.array_split(np.arange(self.test.start), CLIENTS)
+
+    def clients(self, factor: float) -> dict[str, tf.data.Dataset]:
+        """Returns each client's examples in one batch; labels come with the factor of the client's loss."""
+        data = {}
+        for number, part in enumerate(self.parts):
+            factors = np.full(len(part), factor if number < HOSTILE else 1, np.float32)
+            y = np.stack([self.labels[part], factors], axis=1)
+            dataset = tf.data.Dataset.from_tensor_slices((self.images[part], y))
+            data[f"client {number:02d}"] = dataset.batch(len(part))
+        return data
+
+    def accuracy(self, weights: list[np.ndarray]) -> float:
+        """Returns the accuracy of the network with these kernels and biases on the held-out examples."""
+        hidden = np.maximum(self.images[self.test] @ weights[0] + weights[1], 0)
+        predicted = np.argmax(hidden @ weights[2] + weights[3], axis=1)
+        return float(np.mean(predicted == self.labels[self.test]))
 
 
 class CrossEntropyTimesFactor(tf.keras.losses.Loss):
@@ -65,9 +91,18 @@ class CrossEntropyTimesFactor(tf.keras.losses.Loss):
 
 
 def model_fn() -> tff.learning.models.VariableModel:
-    """Returns the model as TFF requires it."""
+    """Returns a model with one hidden layer."""
+    layers = [
+        tf.keras.layers.Dense(
+            HIDDEN,
+            activation="relu",
+            kernel_initializer=tf.keras.initializers.GlorotUniform(1),
+            input_shape=(PIXELS,),
+        ),
+        tf.keras.layers.Dense(CLASSES, kernel_initializer=tf.keras.initializers.GlorotUniform(2)),
+    ]
     return tff.learning.models.from_keras_model(
-        network(),
+        tf.keras.Sequential(layers),
         loss=CrossEntropyTimesFactor(),
         input_spec=(tf.TensorSpec([None, PIXELS]), tf.TensorSpec([None, 2])),
     )
@@ -77,12 +112,12 @@ def train(
     process: fedplug.tff.process.StatefulClientsProcess, digits: Digits, factor: float, rounds: int, name: str
 ) -> Result:
     """Trains with one aggregator under one attack."""
-    trainer = fedplug.Trainer(process, client_data(digits, factor))
+    trainer = fedplug.Trainer(process, digits.clients(factor))
     accuracy: list[float] = []
     with tqdm(total=rounds, desc=name, unit="round") as progress:
 
         def on_round(round_num: int, state: object, metrics: dict) -> None:
-            accuracy.append(digits.accuracy(state.global_model_weights.trainable))
+            accuracy.append(digits.accuracy([np.asarray(w) for w in state.global_model_weights.trainable]))
             progress.update()
 
         trainer.run(rounds, on_round)

@@ -21,7 +21,6 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
-from lines import by_round, plot
 from tensorflow_model_optimization.python.core.internal import tensor_encoding
 from tqdm import tqdm
 
@@ -166,21 +165,35 @@ def compare(rounds: int, clients: int, clients_per_round: int, seed: int) -> dic
         return {name: train(task, name, rounds, clients_per_round) for name in ENCODERS}
 
 
+def plot(results: dict[str, Result], path: Path) -> None:
+    """Plots the errors by round."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.subplots()
+    styles = ("-", "-", "-", ":")  # dots, because the last line covers the previous one
+    for (name, result), style in zip(results.items(), styles, strict=True):
+        axes.semilogy(range(1, len(result.errors) + 1), result.errors, style, linewidth=2, label=name)
+    axes.set(xlabel="round", ylabel="relative error of the agreed weights")
+    axes.legend()
+    figure.savefig(path, dpi=120)
+
+
 def main() -> None:
     """Reads the arguments, trains four ways and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--clients", type=int, default=40)
+    parser.add_argument("--clients-per-round", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the errors (needs matplotlib)")
     arguments = parser.parse_args()
-    results = compare(arguments.rounds, clients=40, clients_per_round=10, seed=arguments.seed)
+    results = compare(arguments.rounds, arguments.clients, arguments.clients_per_round, arguments.seed)
     print(f"\n{'':18}  error of agreed weights  bytes/client/round  clients with a residual")
     for name, (errors, bytes_sent, with_residual) in results.items():
         print(f"{name:18}  {errors[-1]:23.4f}  {bytes_sent:18,.0f}  {with_residual:23}")
     if arguments.plot:
-        curves = by_round({name: result.errors for name, result in results.items()})
-        labels = {"xlabel": "round", "ylabel": "relative error of the agreed weights"}
-        plot(arguments.plot, curves, yscale="log", **labels)
+        plot(results, arguments.plot)
 
 
 if __name__ == "__main__":

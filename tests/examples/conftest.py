@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -15,8 +15,8 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture(scope="session")
-def load_example() -> Iterator[Callable[[str], ModuleType]]:
-    """Imports ``examples/NAME.py`` as Python starts it, with its folder on the path."""
+def load_example() -> Callable[[str], ModuleType]:
+    """Imports ``examples/NAME.py``."""
 
     def load(name: str) -> ModuleType:
         spec = importlib.util.spec_from_file_location(f"fedplug_example_{name}", EXAMPLES / f"{name}.py")
@@ -25,6 +25,4 @@ def load_example() -> Iterator[Callable[[str], ModuleType]]:
         spec.loader.exec_module(module)
         return module
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(EXAMPLES))
-        yield load
+    return load

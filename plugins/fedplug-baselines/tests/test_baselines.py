@@ -16,13 +16,13 @@ from fedplug.encoders import Pipeline
 from fedplug.ops.types import ArraySpec
 from fedplug.testing import EncoderSuite, PluginPackageSuite
 
-FEW = {"shapes": ((600,),), "check_tff": False}
+# TensorFlow takes 300 ops for a block of eden, so few tensors are tried with it.
+FEW = {"shapes": ((0,), (1100,)), "dtypes": ("float32", "float64")}
 SUITES = {
     "threshold": (Pipeline([Threshold(0.5)]), {"conservation_tolerance": 0.0, "shapes": ((), (0,), (70,))}),
     "dgc": (Pipeline([DGC(0.3)]), {"shapes": ((), (0,), (70,))}),
     "terngrad": (Pipeline([TernGrad()]), {"shapes": ((), (0,), (70,))}),
-    "eden": (Pipeline([Eden(3)]), {"shapes": ((0,), (3, 5), (1100,))}),
-    "topk | eden | rans": (Pipeline(["topk(0.3)", Eden(2), "rans"]), FEW),
+    "eden | rans": (Pipeline([Eden(3), "rans"]), FEW),
     "powersgd": (PowerSGD(1), {"shapes": ((), (0,), (3, 5), (2, 0, 3), (4, 5, 7))}),
 }
 
