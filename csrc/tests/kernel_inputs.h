@@ -70,8 +70,10 @@ std::vector<T> FromFloats(const std::vector<float>& values) {
 // Floats are compared as bits: -0 is not +0, and a NaN equals itself.
 template <typename T>
 std::vector<FloatBitsOf<T>> BitsOf(const std::vector<T>& values) {
-  std::vector<FloatBitsOf<T>> bits;
-  for (const T value : values) bits.push_back(ToBits(value));
+  std::vector<FloatBitsOf<T>> bits(values.size());
+  if (!bits.empty()) {
+    std::memcpy(bits.data(), values.data(), bits.size() * sizeof(T));
+  }
   return bits;
 }
 

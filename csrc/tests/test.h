@@ -72,9 +72,9 @@ template <typename A, typename B>
 bool CheckEqual(const std::vector<A>& a, const std::vector<B>& b,
                 const char* a_text, const char* b_text, const char* file,
                 int line) {
+  if (a == b) return true;
   std::size_t i = 0;
   while (i < a.size() && i < b.size() && a[i] == b[i]) ++i;
-  if (i == a.size() && i == b.size()) return true;
   const std::string left = i < a.size() ? Show(a[i]) : "(its end)";
   const std::string right = i < b.size() ? Show(b[i]) : "(its end)";
   Fail(file, line,

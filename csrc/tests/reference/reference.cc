@@ -46,15 +46,18 @@ template <typename T>
 TopK<T> TopKResidual(const std::vector<T>& delta,
                      const std::vector<T>& residual, std::int64_t k) {
   TopK<T> result;
+  result.residual.resize(delta.size());
+  std::vector<FloatBitsOf<T>> keys(delta.size());
   for (std::size_t i = 0; i < delta.size(); ++i) {
     const T a = delta[i] + residual[i];
     if (!IsFinite(a)) ++result.non_finite;
-    result.residual.push_back(IsFinite(a) ? a : T{});
+    result.residual[i] = IsFinite(a) ? a : T{};
+    keys[i] = MagnitudeKey(result.residual[i]);
   }
   std::vector<std::int32_t> order(delta.size());
   std::iota(order.begin(), order.end(), 0);
   const auto key = [&](std::int32_t i) {
-    return MagnitudeKey(result.residual[static_cast<std::size_t>(i)]);
+    return keys[static_cast<std::size_t>(i)];
   };
   const auto is_larger = [&](std::int32_t i, std::int32_t j) {
     return key(i) != key(j) ? key(i) > key(j) : i < j;
