@@ -179,9 +179,8 @@ Status CheckSizes(const TopKTensor<T>* tensors, std::int64_t count) {
     const std::string where = "tensor " + std::to_string(i) + ": ";
     const std::int64_t n = tensors[i].n;
     const std::int64_t k = tensors[i].k;
-    if (n < 0 || n > INT32_MAX) {
-      return Invalid(where + "n = " + std::to_string(n) +
-                     " is not in [0, 2^31)");
+    if (Status status = CheckInt32((where + "n").c_str(), n); !status.ok()) {
+      return status;
     }
     if (k < 0) {
       return Invalid(where + "k = " + std::to_string(k) + " is negative");

@@ -32,9 +32,7 @@ struct GroupedTopKArguments {
                                           "delta " + std::to_string(t)));
       n += deltas[t].NumElements();
     }
-    if (n > INT32_MAX) {
-      return InvalidArgument("n = ", n, " is not in [0, 2^31)");
-    }
+    TF_RETURN_IF_ERROR(ToTensorFlow(CheckInt32("n", n)));
     TF_RETURN_IF_ERROR(ReadScalar(context->input(2 * tensors), "k", &k));
     if (k < 0) return InvalidArgument("k must be 0 or more, not ", k);
 

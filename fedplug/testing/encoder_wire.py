@@ -50,6 +50,9 @@ class WireChecks(EncoderSubject):
     golden: ClassVar[Path | None] = None
     """The folder of golden payloads, see `fedplug.testing.golden`. None: there are none yet."""
 
+    hostile_allowance: ClassVar[int] = 2**20
+    """Bytes of memory that reading damaged payloads of tiny tensors may take at most."""
+
     def test_its_wire_id_names_a_frozen_layout(self) -> None:
         encoder = self.make_encoder()
         wire_id = encoder.wire_id
@@ -137,9 +140,6 @@ class WireChecks(EncoderSubject):
 
     def _data(self, data: bytes) -> Array:
         return self.on.array(np.frombuffer(data, np.uint8))
-
-    hostile_allowance: ClassVar[int] = 2**20
-    """Bytes of memory that reading damaged payloads of tiny tensors may take at most."""
 
     @after(_ROUND_TRIP, _FINITE)
     @on_each_execution

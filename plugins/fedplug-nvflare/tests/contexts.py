@@ -51,7 +51,7 @@ def arrived(shareable: Shareable, client: str) -> Shareable:
 
 
 def decoded(decoder: Any, sent: Shareable, client: str = "site-1") -> DXO:
-    """Returns what a decoder makes of a client's message."""
+    """Returns the data that a decoder reads from a client's message."""
     return from_shareable(decoder.process(arrived(sent, client), context("server", client)))
 
 

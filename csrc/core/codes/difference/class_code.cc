@@ -94,20 +94,13 @@ void AppendSteps(const Word* steps, std::int64_t count, ByteVector* code) {
   ByteVector low(static_cast<std::size_t>(count) * sizeof(Word));
   index_codes::NumberWriter lows(low.data());
   std::uint32_t largest = 1;
-  std::int64_t low_bits = 0;
   for (std::int64_t i = 0; i < count; ++i) {
     const CodedStep step = CodeStep(steps[i]);
     symbols[static_cast<std::size_t>(i)] = step.symbol;
     largest = std::max<std::uint32_t>(largest, step.symbol);
-    if (step.width == 0) continue;
-    low_bits += step.width;
-    const int first =
-        std::min(step.width, index_codes::NumberWriter::kMostBits);
-    lows.Write(step.low & ((std::uint64_t{1} << first) - 1), first);
-    lows.Write(step.low >> first, step.width - first);
+    if (step.width > 0) lows.WriteLong(step.low, step.width);
   }
-  lows.Finish();
-  low.resize(static_cast<std::size_t>(BytesFor(low_bits)));
+  low.resize(static_cast<std::size_t>(lows.Finish() - low.data()));
   const int bits = 32 - __builtin_clz(largest);
   ByteVector packed(static_cast<std::size_t>(PackedSymbolBytes(count, bits)));
   index_codes::NumberWriter numbers(packed.data());
@@ -142,12 +135,7 @@ Status ReadSteps(PartReader* code, std::int64_t count, Word* steps) {
     if (symbol >= kSymbolEnd<Word>) return Corrupt("no step has this symbol");
     const int width = kSteps<Word>.width[symbol];
     Word step = kSteps<Word>.base[symbol];
-    if (width > 0) {
-      const int first = std::min(width, index_codes::NumberReader::kMostBits);
-      std::uint64_t low_bits = lows.Read(first);
-      if (width > first) low_bits |= lows.Read(width - first) << first;
-      step = static_cast<Word>(step | low_bits);
-    }
+    if (width > 0) step = static_cast<Word>(step | lows.ReadLong(width));
     steps[i] = (symbol & 1) != 0 ? static_cast<Word>(Word{0} - step) : step;
   }
   if (!lows.IsAtEnd()) return Corrupt("low bits do not end with the steps");

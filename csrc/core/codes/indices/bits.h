@@ -36,11 +36,9 @@ inline void SetBit(std::uint8_t* stream, std::int64_t position) {
 // Writes numbers one after the other.
 class NumberWriter {
  public:
-  static constexpr int kMostBits = 32;
-
   explicit NumberWriter(std::uint8_t* to) : to_(to) {}
 
-  // REQUIRES: value < 2^width, width <= kMostBits
+  // REQUIRES: value < 2^width, width <= 32
   void Write(std::uint64_t value, int width) {
     window_ |= value << filled_;
     filled_ += width;
@@ -51,10 +49,19 @@ class NumberWriter {
     filled_ -= 32;
   }
 
-  // Writes the rest, padded with zeros to a whole byte.
-  void Finish() {
-    if (filled_ == 0) return;  // `to` may be null where nothing is written
-    std::memcpy(to_, &window_, static_cast<std::size_t>(BytesFor(filled_)));
+  // REQUIRES: value < 2^width, width <= 64
+  void WriteLong(std::uint64_t value, int width) {
+    const int low = std::min(width, 32);
+    Write(value & ((std::uint64_t{1} << low) - 1), low);
+    if (width > low) Write(value >> low, width - low);
+  }
+
+  // Writes the rest, padded with zeros to a whole byte. Returns the end.
+  std::uint8_t* Finish() {
+    if (filled_ == 0) return to_;  // null if nothing is written anywhere
+    const std::int64_t rest = BytesFor(filled_);
+    std::memcpy(to_, &window_, static_cast<std::size_t>(rest));
+    return to_ + rest;
   }
 
  private:
@@ -66,18 +73,23 @@ class NumberWriter {
 // Reads the output of a NumberWriter. Zeros after the end of stream[bytes].
 class NumberReader {
  public:
-  static constexpr int kMostBits = 57;
-
   NumberReader(const std::uint8_t* stream, std::int64_t bytes)
       : stream_(stream), bytes_(bytes) {}
 
-  // REQUIRES: width <= kMostBits
+  // REQUIRES: width <= 57
   std::uint64_t Read(int width) {
     const std::uint64_t word = LoadWord(stream_, bytes_, position_ / 8);
     const std::uint64_t value =
         word >> (position_ % 8) & ((std::uint64_t{1} << width) - 1);
     position_ += width;
     return value;
+  }
+
+  // REQUIRES: width <= 64
+  std::uint64_t ReadLong(int width) {
+    const int low = std::min(width, 32);
+    const std::uint64_t value = Read(low);
+    return width > low ? value | Read(width - low) << low : value;
   }
 
   // Whether the stream ends in the byte of the last bit read, and the bits
