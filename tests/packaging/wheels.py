@@ -49,7 +49,8 @@ def main(uv: str) -> int:
         elif first:
             try_out(uv, emulated, [foreign])
         else:
-            run_tests(uv, emulated, foreign, "not without_memory")  # qemu needs memory of its own
+            # qemu needs memory of its own, and the compiler here is not that of the emulated machine.
+            run_tests(uv, emulated, foreign, "not without_memory", "not decode_in_c")
         for system in elsewhere.SYSTEMS:
             untried.append(build_elsewhere(uv, zig, system, wheel, name, first).name)
         first = first or name
@@ -134,14 +135,14 @@ def try_out(uv: str, python: Path, requirements: list[object]) -> None:
     run(environment / "bin" / "python", "-I", TRIAL, env=nothing, cwd=environment)
 
 
-def run_tests(uv: str, python: Path, wheel: Path, which: str = "") -> None:
+def run_tests(uv: str, python: Path, wheel: Path, *which: str) -> None:
     """Runs the tests of the kernels with a wheel and the newest NumPy."""
     environment = install(uv, python, [wheel, "--group", ROOT / "pyproject.toml:test"])
     run(environment / "bin" / "python", "-I", TRIAL, cwd=environment)
     # In another folder: programs that the tests start would import the sources of the checkout.
     options = ["--quiet", "--config-file", ROOT / "pyproject.toml", "--numprocesses", os.cpu_count()]
     # The message of one test is that of a checkout.
-    options += ["-k", " and ".join(filter(None, ["not missing_compiled_module", which]))]
+    options += ["-k", " and ".join(["not missing_compiled_module", *which])]
     run(environment / "bin" / "pytest", *options, *TESTS, cwd=environment)
 
 
