@@ -9,7 +9,7 @@ A test that is marked ``slow`` takes seconds, for something that a shorter one l
 ``--slow``, as in `make test-thorough`, and where its file is named: ``pytest tests/ops/test_topk.py``.
 
 `make test` runs each test once: without TensorFlow, it saves the names of the tests that passed, and with
-TensorFlow, it runs all the others, and those of the conformance suites and of commands, which try more there.
+TensorFlow, it runs all the others, and those that try more there: of commands, and on each kind of arrays.
 A test that something does not load TensorFlow ``needs("tensorflow")``.
 """
 
@@ -65,8 +65,8 @@ OPTIONAL = (
     "fedplug_cuda",
 )
 MISSING = frozenset(name for name in OPTIONAL if importlib.util.find_spec(name) is None)
-# What tries more where TensorFlow is installed: suites, `fedplug doctor`, `fedplug plugins check`.
-TRIES_MORE = re.compile(r'\b(Encoder|Assignment|Schedule)Suite\b|\bdoctor\b|"check"')
+# Commands that try more where TensorFlow is installed: `fedplug doctor`, `fedplug plugins check`.
+TRIES_MORE = re.compile(r'\bdoctor\b|"check"')
 left_out = pytest.StashKey[collections.Counter[str]]()
 
 
@@ -111,7 +111,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         missing = [name for mark in item.iter_markers("needs") if (name := missing_for(mark.args[0], ""))]
         if missing:
             config.stash[left_out][f"tests left out, which need {missing[0]}: not installed here"] += 1
-        elif item.nodeid in passed and not tries_more(item.path):
+        elif item.nodeid in passed and not tries_more(item):
             config.stash[left_out][f"tests left out, which {file} names: they passed already"] += 1
         elif item.get_closest_marker("slow") and not slow_too and item.path not in named:
             config.stash[left_out]["slow tests left to `make test-thorough`"] += 1
@@ -176,9 +176,14 @@ def imports_of(source: Path) -> Iterator[tuple[str, str]]:
             yield "fedplug", node.attr  # fedplug imports on first use
 
 
+def tries_more(item: pytest.Item) -> bool:
+    """Whether a test tries more where TensorFlow is installed, so that it runs with it, too."""
+    return hasattr(getattr(item, "function", None), "on_each") or names_such_a_command(item.path)
+
+
 @functools.cache
-def tries_more(source: Path) -> bool:
-    """Whether tests of a file try more where TensorFlow is installed, so that they run with it, too."""
+def names_such_a_command(source: Path) -> bool:
+    """Whether a file of tests may run a command that tries more with TensorFlow."""
     return bool(TRIES_MORE.search(source.read_text(encoding="utf-8")))
 
 

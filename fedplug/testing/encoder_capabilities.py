@@ -14,7 +14,6 @@ from fedplug.ops.types import Array, Scalar, Spec
 from fedplug.schedules.base import MAX_ROUNDS
 from fedplug.testing import expect, tensors
 from fedplug.testing.encoder_subject import EncoderSubject, Step, conserves
-from fedplug.testing.executions import on_each_execution
 from fedplug.testing.suite import NotApplicable, after
 
 __all__ = ["CapabilityChecks"]
@@ -45,7 +44,6 @@ class CapabilityChecks(EncoderSubject):
     trials: ClassVar[int] = 2000
     """Rounds over which the test of unbiasedness averages."""
 
-    @on_each_execution
     def test_it_has_state_exactly_if_it_declares_that_it_needs_some(self) -> None:
         encoder = self.make_encoder()
         if encoder.capabilities.needs_client_state:
@@ -58,7 +56,6 @@ class CapabilityChecks(EncoderSubject):
             expect.that(not state, f"{message} {sorted(state)}")
 
     @after("test_it_has_state_exactly_if_it_declares_that_it_needs_some")
-    @on_each_execution
     def test_its_state_is_written_and_read(self) -> None:
         encoder = self.declaring("needs_client_state")
         spec = max(
@@ -78,7 +75,6 @@ class CapabilityChecks(EncoderSubject):
         )
 
     @after("test_a_round_done_again_later_has_the_same_result")
-    @on_each_execution
     def test_payload_and_residual_add_up(self) -> None:
         """Tries first rounds, many rounds of one client, and rounds that it missed before the next one."""
         encoder = self.make_encoder()
@@ -96,7 +92,6 @@ class CapabilityChecks(EncoderSubject):
             encoded = encoder.encode(case.x, state, self.on.round_num(len(long) + missed))
             self.expect_conserved(encoder, Step(case, state, *encoded))
 
-    @on_each_execution
     def test_a_memory_is_the_sum_of_its_sent_differences(self) -> None:
         encoder = self.declaring("sends_differences")
         for spec in self.specs():
@@ -110,7 +105,6 @@ class CapabilityChecks(EncoderSubject):
                 expect.same_bits(what, step.next_state["memory"] + zero, self.on.array(known) + zero)
 
     @after("test_a_memory_is_the_sum_of_its_sent_differences")
-    @on_each_execution
     def test_a_memory_comes_near_to_a_tensor_that_stays(self) -> None:
         encoder = self.declaring("sends_differences")
         for spec in self.few_specs():
@@ -126,14 +120,12 @@ class CapabilityChecks(EncoderSubject):
                 "difference, and what is lost of it less than all",
             )
 
-    @on_each_execution
     def test_lossless_means_bit_for_bit(self) -> None:
         encoder = self.declaring("lossless")
         for step in self.first_steps():
             decoded = encoder.decode(step.payload, step.case.spec)
             expect.same_bits(f"decode(encode({step.case.what}))", decoded, step.case.x)
 
-    @on_each_execution
     def test_commuting_with_a_sum_means_that_payloads_may_be_summed(self) -> None:
         encoder = self.declaring("commutes_with_sum")
         for spec in self.specs():
@@ -152,7 +144,6 @@ class CapabilityChecks(EncoderSubject):
             got = encoder.decode(summed, spec)
             expect.close(f"decode of the sum of {what}", got, want, self.linear_tolerance * unit)
 
-    @on_each_execution
     def test_unbiased_means_that_the_mean_over_rounds_is_the_input(self) -> None:
         """Runs z-tests along the input and its sum, in each part of it, and along random signs."""
         encoder = self.declaring("unbiased")
@@ -211,7 +202,6 @@ class CapabilityChecks(EncoderSubject):
         return {key: self.on.numpy(value).tobytes() for key, value in values.items()}
 
     @after("test_equal_encoders_give_equal_bits", "test_a_round_done_again_later_has_the_same_result")
-    @on_each_execution
     def test_it_needs_a_seed_exactly_if_the_round_makes_a_difference(self) -> None:
         encoder = self.make_encoder()
         declared = encoder.capabilities.needs_seed
@@ -221,7 +211,6 @@ class CapabilityChecks(EncoderSubject):
             found == declared, f"needs_seed is {declared}, and what encode returns {how} on the round number"
         )
 
-    @on_each_execution
     def test_safe_for_secure_aggregation_means_that_only_sums_tell_of_the_data(self) -> None:
         self.declaring("secure_aggregation_safe")
         seen: dict[str, tuple[str, dict[str, tuple[object, ...]]]] = {}
@@ -235,7 +224,6 @@ class CapabilityChecks(EncoderSubject):
                 f"the payloads of {first} and {step.case.what}",
             )
 
-    @on_each_execution
     def test_masked_integers_are_numbers_of_the_ring(self) -> None:
         encoder = self.declaring("ring_bits")
         bits = encoder.capabilities.ring_bits
@@ -251,7 +239,6 @@ class CapabilityChecks(EncoderSubject):
             )
 
     @after("test_commuting_with_a_sum_means_that_payloads_may_be_summed")
-    @on_each_execution
     def test_a_sum_of_the_most_summands_does_not_wrap(self) -> None:
         encoder = self.declaring("most_summands")
         most = encoder.capabilities.most_summands
@@ -267,7 +254,6 @@ class CapabilityChecks(EncoderSubject):
                 what = f"decode of the sum of {most} payloads of {tensors.name_of(spec)} of {sign * 1e6:g}"
                 expect.close(what, got, most * one, 16 * unit)
 
-    @on_each_execution
     def test_bounded_sensitivity_means_that_no_norm_grows(self) -> None:
         encoder = self.declaring("bounded_sensitivity")
         steps = [*self.first_steps(), *(s for spec in self.specs() for s in self.history(encoder, spec))]
@@ -280,7 +266,6 @@ class CapabilityChecks(EncoderSubject):
                 f"{step.case.what} has norm {given:.6g}, and what is decoded of it {norm:.6g}",
             )
 
-    @on_each_execution
     def test_sending_every_entry_means_that_equal_magnitudes_keep_their_signs(self) -> None:
         encoder = self.declaring("sends_every_entry")
         for spec in self.specs():
@@ -295,7 +280,6 @@ class CapabilityChecks(EncoderSubject):
                 "zero or with the other sign",
             )
 
-    @on_each_execution
     def test_no_entry_is_further_off_than_its_error_bound(self) -> None:
         encoder = self.declaring("relative_error_bound")
         bound = encoder.capabilities.relative_error_bound
@@ -315,7 +299,6 @@ class CapabilityChecks(EncoderSubject):
                 f"{bound:g} allows {2 * allowed:.6g}",
             )
 
-    @on_each_execution
     def test_payloads_of_a_fixed_size_have_one_size_for_every_content_and_round(self) -> None:
         encoder = self.declaring("fixed_size")
         steps = [*self.first_steps(), *(s for spec in self.specs() for s in self.history(encoder, spec))]

@@ -38,7 +38,6 @@ class ContractChecks(EncoderSubject):
             decoded = encoder.decode(encoded[0], spec)
             expect.that(self.on.is_array(decoded), f"decode({what}) returns {_kind(decoded)}, not an array")
 
-    @on_each_execution
     def test_equal_encoders_give_equal_bits(self) -> None:
         for spec in self.specs():
             histories = [list(self.history(self.make_encoder(), spec)) for _ in range(2)]
@@ -49,7 +48,6 @@ class ContractChecks(EncoderSubject):
                 )
 
     @after("test_equal_encoders_give_equal_bits")
-    @on_each_execution
     def test_a_round_done_again_later_has_the_same_result(self) -> None:
         """Repeats the rounds from the last to the first with their states, as after a restart."""
         done = self.long_history(self.make_encoder())
@@ -93,14 +91,12 @@ class ContractChecks(EncoderSubject):
                 encoder.accumulate(accumulator, step.payload, weight, spec)
                 expect.same_tensors(f"arguments after encoding {step.case.what}", given, before)
 
-    @on_each_execution
     def test_the_state_keeps_its_structure_shapes_and_dtypes(self) -> None:
         for spec in self.specs():
             for step in self.history(self.make_encoder(), spec):
                 before, now = ({k: _form(v) for k, v in s.items()} for s in (step.state, step.next_state))
                 expect.that(now == before, f"state of {step.case.what}: from {before} to {now}")
 
-    @on_each_execution
     def test_decoded_values_are_finite_and_have_shape_and_dtype_of_the_input(self) -> None:
         for step in self.first_steps():
             decoded = self.make_encoder().decode(step.payload, step.case.spec)
@@ -116,7 +112,6 @@ class ContractChecks(EncoderSubject):
                 ]
                 expect.that(False, f"{step.case.what} is decoded with a NaN or an infinity{''.join(others)}")
 
-    @on_each_execution
     def test_decoded_values_have_the_sign_of_the_input(self) -> None:
         """The inner product of x and decode(encode(x)) is not negative, for x and for -x."""
         encoder = self.make_encoder()
@@ -132,7 +127,6 @@ class ContractChecks(EncoderSubject):
                     f"{product:.3g}; a server that adds this up goes the wrong way",
                 )
 
-    @on_each_execution
     def test_zeros_are_decoded_as_zeros(self) -> None:
         encoder = self.make_encoder()
         for spec in self.specs():
@@ -157,7 +151,6 @@ class ContractChecks(EncoderSubject):
             what = f"{tensors.name_of(spec)} of denormal numbers, decoded"
             expect.close(what, encoder.decode(payload, spec), np.zeros(spec.shape), limit)
 
-    @on_each_execution
     def test_accumulating_is_adding_the_weighted_decoded_tensor(self) -> None:
         encoder = self.make_encoder()
         for step in self.first_steps():

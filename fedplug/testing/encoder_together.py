@@ -12,12 +12,12 @@ from fedplug.ops.types import Array, Spec
 from fedplug.testing import expect, tensors
 from fedplug.testing.encoder_capabilities import CapabilityChecks
 from fedplug.testing.encoder_subject import Case, Step, conserves
-from fedplug.testing.executions import on_each_execution
 from fedplug.testing.suite import NotApplicable, after
 
 __all__ = ["TogetherChecks"]
 
 _ALONE = "test_a_tensor_encoded_together_with_no_other_is_encoded_as_alone"
+_SAME = "test_numpy_arrays_and_tensors_give_the_same_bits"
 _RECEIVED = "test_tensors_encoded_together_are_received_one_by_one"
 
 
@@ -25,7 +25,6 @@ class TogetherChecks(CapabilityChecks):
     """See `Encoder.grouped_encode`. They apply if it is overridden, and use every shape twice."""
 
     @after("test_equal_encoders_give_equal_bits")
-    @on_each_execution
     def test_a_tensor_encoded_together_with_no_other_is_encoded_as_alone(self) -> None:
         encoder = self._overriding()
         for spec in self._model():
@@ -38,7 +37,6 @@ class TogetherChecks(CapabilityChecks):
                 expect.same_tensors(what, mine, alone)
 
     @after(_ALONE, "test_the_state_keeps_its_structure_shapes_and_dtypes", "test_sent_values_are_received")
-    @on_each_execution
     def test_tensors_encoded_together_are_received_one_by_one(self) -> None:
         encoder = self._overriding()
         for step in self._steps(encoder, self._model(), rounds=2):
@@ -58,7 +56,6 @@ class TogetherChecks(CapabilityChecks):
             )
 
     @after(_RECEIVED, "test_payload_and_residual_add_up")
-    @on_each_execution
     def test_payloads_and_residuals_of_tensors_encoded_together_add_up(self) -> None:
         encoder = self._overriding()
         steps = self._steps(encoder, self._model(), rounds=2)
@@ -68,21 +65,27 @@ class TogetherChecks(CapabilityChecks):
         for step in keeping:
             self.expect_conserved(encoder, step)
 
-    @after(_RECEIVED, "test_a_graph_equals_eager_execution")
-    def test_a_graph_encodes_tensors_together_as_eager_execution_does(self) -> None:
+    @after(_RECEIVED, _SAME, "test_a_graph_equals_eager_execution")
+    def test_tensors_are_encoded_together_alike_on_all_arrays_and_in_graphs(self) -> None:
         self._overriding()
+        first, *others = self.executions()
+        wanted = self._encoded(self.make_encoder())
+        for self.on in others:
+            got = self._encoded(self.make_encoder())
+            expect.same_tensors(f"tensors encoded together on {self.on}, against {first}", got, wanted)
         self.require("tensorflow")
         import tensorflow as tf
 
-        eager = self._encoded(self.make_encoder())
+        from fedplug.testing.on_tensorflow import unoptimized  # installed, as the check requires it
+
         lowerings = ["fused"] if available() else []
         if not self.make_encoder().capabilities.needs_op_library:
             lowerings.append("reference")
         for lowering in lowerings:
-            with use_lowering(lowering):
+            with use_lowering(lowering), unoptimized():
                 graph = tf.function(lambda: self._encoded(self.make_encoder()), autograph=False)
-                traced = graph.get_concrete_function()
-            expect.same_tensors(f"tensors encoded together in a graph, {lowering}", traced(), eager)
+                got = graph.get_concrete_function()()
+            expect.same_tensors(f"tensors encoded together in a graph, {lowering}", got, wanted)
 
     def _overriding(self) -> Encoder:
         encoder = self.make_encoder()

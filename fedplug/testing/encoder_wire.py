@@ -62,7 +62,6 @@ class WireChecks(EncoderSubject):
             f"{wire.MAX_WIRE_ID} characters at most, for instance 'topk/1'",
         )
 
-    @on_each_execution
     def test_sent_values_are_received(self) -> None:
         encoder = self.make_encoder()
         for step in self.first_steps():
@@ -77,7 +76,6 @@ class WireChecks(EncoderSubject):
             expect.same_bits(f"{step.case.what} after to_wire and from_wire, decoded", received, want)
 
     @after(_ROUND_TRIP)
-    @on_each_execution
     def test_no_byte_is_spent_twice(self) -> None:
         encoder = self.make_encoder()
         for spec, body in self._bodies(encoder):
@@ -90,7 +88,6 @@ class WireChecks(EncoderSubject):
             )
 
     @after(_ROUND_TRIP)
-    @on_each_execution
     def test_entries_are_read_from_their_own_symbols(self) -> None:
         """Tests `fedplug.encoders.pipeline.changes`, which takes some entries out of a payload."""
         encoder = self.make_encoder()

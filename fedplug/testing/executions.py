@@ -1,7 +1,8 @@
 """The executions available here: NumPy arrays, TensorFlow's tensors and CUDA arrays.
 
-A check works with ``self.on`` and does not know the kind. `on_each_execution` runs it on each kind that the
-component declares.
+A check works with ``self.on`` and does not know the kind. It runs on the first kind that the component
+declares; one check compares the bits of the others with it. `on_each_execution` marks the checks that need
+more than equal bits.
 """
 
 from __future__ import annotations
@@ -37,9 +38,6 @@ def installed() -> tuple[Execution, ...]:
 
 class OnEachExecution(ComponentSuite):
     """The base of the suites whose component may accept several kinds of arrays."""
-
-    trying: str = ""
-    """The last encoded tensor, for errors that do not name it."""
 
     def executes_on(self) -> tuple[str, ...]:
         """Returns the kinds of arrays that the component declares."""
@@ -99,7 +97,10 @@ class OnEachExecution(ComponentSuite):
 
 
 def on_each_execution(check: _Check) -> _Check:
-    """Runs a check with every execution in turn. It does not apply if it applies to none."""
+    """Runs a check with every execution in turn. It does not apply if it applies to none.
+
+    It has the attribute ``on_each``.
+    """
 
     @functools.wraps(check)
     def on_each(suite: OnEachExecution) -> None:
@@ -113,10 +114,10 @@ def on_each_execution(check: _Check) -> _Check:
                 reasons.append(reason)
             except Exception as error:
                 # The same as `add_note`, which Python 3.10 lacks.
-                tried = "" if isinstance(error, AssertionError) or not suite.trying else f", {suite.trying}"
-                error.__notes__ = [*getattr(error, "__notes__", ()), f"on {execution}{tried}"]
+                error.__notes__ = [*getattr(error, "__notes__", ()), f"on {execution}"]
                 raise
         if len(reasons) == len(executions):
             raise reasons[0]
 
+    on_each.__dict__["on_each"] = True
     return on_each  # type: ignore[return-value]

@@ -76,6 +76,9 @@ class Suite:
     foundation: ClassVar[str] = ""
     """The check that all later checks need."""
 
+    trying: str = ""
+    """The last input, for errors that do not name it."""
+
     @classmethod
     def checks(cls) -> list[str]:
         """Returns the names of the checks in source order, bases first."""
@@ -145,14 +148,16 @@ def run(suite: type[Suite], say: Callable[[str], None] = lambda promise: None) -
 
 
 def _outcome(suite: type[Suite], name: str) -> Result:
+    checked = suite()
     try:
-        getattr(suite(), name)()
+        getattr(checked, name)()
     except NotApplicable as reason:
         return Result(name, "skip", _one_line(reason), not_run=isinstance(reason, CannotRun))
     except AssertionError as failure:
         return Result(name, "fail", _one_line(failure))
     except Exception as error:  # whatever a plugin does, the other checks run
-        return Result(name, "fail", f"{type(error).__name__}: {_one_line(error)}{_place(error)}")
+        tried = f", for {checked.trying}" if checked.trying else ""
+        return Result(name, "fail", f"{type(error).__name__}: {_one_line(error)}{tried}{_place(error)}")
     return Result(name, "ok")
 
 

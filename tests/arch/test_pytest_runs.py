@@ -50,6 +50,19 @@ def test_skipped(): pytest.skip("not here")
 def test_slow(): pass
 """
 
+SUITE = """
+from fedplug.testing.execution import NumPy
+from fedplug.testing.executions import on_each_execution
+
+class TestIt:
+    def executions(self): return [NumPy()]
+
+    @on_each_execution
+    def test_on_each(self): pass
+
+    def test_of_values(self): pass
+"""
+
 
 def run(folder: Path, conftest: Path, *arguments: str, missing: str = "") -> subprocess.CompletedProcess[str]:
     (folder / "conftest.py").write_text(conftest.read_text())
@@ -84,19 +97,23 @@ def test_slow_tests_run_where_they_are_asked_for(tmp_path, arguments, outcome):
 def test_the_two_runs_of_make_test_run_every_test_and_only_those_twice_that_try_more(tmp_path):
     (tmp_path / "test_needs.py").write_text(NEEDS)
     (tmp_path / "test_other.py").write_text("import jinja2\ndef test_imported(): pass")
-    (tmp_path / "test_suite.py").write_text("from fedplug.testing import EncoderSuite\ndef test_more(): pass")
+    (tmp_path / "test_suite.py").write_text(SUITE)
+    (tmp_path / "test_command.py").write_text('def test_command(): assert ["fedplug", "doctor"]')
     without = run(tmp_path, ROOT / "conftest.py", "-v", "--slow", "--save-passed", "p", missing="jinja2")
     with_it = run(tmp_path, ROOT / "conftest.py", "-v", "--omit-passed", "p")
     assert outcomes(without) == {
         "test_on[numpy]": "PASSED",
         "test_slow": "PASSED",
         "test_skipped": "SKIPPED",
-        "test_more": "PASSED",
+        "test_on_each": "PASSED",
+        "test_of_values": "PASSED",
+        "test_command": "PASSED",
     }
     assert outcomes(with_it) == {
         "test_on[jinja2]": "PASSED",
         "test_imported": "PASSED",
-        "test_more": "PASSED",
+        "test_on_each": "PASSED",
+        "test_command": "PASSED",
         "test_skipped": "SKIPPED",
     }
 

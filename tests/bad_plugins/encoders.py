@@ -871,5 +871,5 @@ BAD = [
     ("test_a_tensor_encoded_together_with_no_other_is_encoded_as_alone", AnotherTogether),
     ("test_tensors_encoded_together_are_received_one_by_one", AllInOne),
     ("test_payloads_and_residuals_of_tensors_encoded_together_add_up", ForgetsAmongOthers),
-    ("test_a_graph_encodes_tensors_together_as_eager_execution_does", TogetherOnlyEagerly),
+    ("test_tensors_are_encoded_together_alike_on_all_arrays_and_in_graphs", TogetherOnlyEagerly),
 ]

@@ -8,9 +8,8 @@ COSTLY = (
     # These trace graphs of hundreds of small ops for every shape and dtype.
     "test_compiled_ops_and_their_references_give_the_same",
     "test_a_graph_equals_eager_execution",
-    "test_a_graph_encodes_tensors_together_as_eager_execution_does",
+    "test_tensors_are_encoded_together_alike_on_all_arrays_and_in_graphs",
     "test_a_tff_process_sends_the_bytes_of_eager_execution",
-    "test_entries_are_read_from_their_own_symbols",
     # These decode hundreds of payloads.
     "test_hostile_bytes_are_refused_or_are_a_valid_payload",
     "test_hostile_bytes_do_not_take_memory",
