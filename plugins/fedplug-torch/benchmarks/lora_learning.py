@@ -43,6 +43,7 @@ ENCODERS = {
     "none": ("identity", "lossless"),
     "auto": ("auto", "auto"),
     "3.3 %, signs": ("stc(0.033, scope='model')", "bfp(6) | rans"),
+    "2.5 %, 4 bits": ("topk(0.025, scope='model') | qsgd(4) | rans", "bfp(6) | rans"),
 }
 """The encoders of updates and of the adapters that clients receive."""
 
