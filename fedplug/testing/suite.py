@@ -148,15 +148,16 @@ def run(suite: type[Suite], say: Callable[[str], None] = lambda promise: None) -
 
 
 def _outcome(suite: type[Suite], name: str) -> Result:
-    checked = suite()
+    checked: Suite | None = None
     try:
+        checked = suite()
         getattr(checked, name)()
     except NotApplicable as reason:
         return Result(name, "skip", _one_line(reason), not_run=isinstance(reason, CannotRun))
     except AssertionError as failure:
         return Result(name, "fail", _one_line(failure))
     except Exception as error:  # whatever a plugin does, the other checks run
-        tried = f", for {checked.trying}" if checked.trying else ""
+        tried = f", for {checked.trying}" if checked and checked.trying else ""
         return Result(name, "fail", f"{type(error).__name__}: {_one_line(error)}{tried}{_place(error)}")
     return Result(name, "ok")
 

@@ -53,6 +53,15 @@ def test_every_check_is_run_in_order_whatever_happens_in_another():
     ]
 
 
+def test_a_suite_that_cannot_be_made_fails_its_checks():
+    class Unmade(Base):
+        def __init__(self):
+            raise OSError("no disk")
+
+    (result,) = run(Unmade)
+    assert (result.status, result.reason.startswith("OSError: no disk")) == ("fail", True)
+
+
 def test_without_its_foundation_nothing_later_is_judged():
     class Unfounded(Example):
         foundation = "test_two_fails"
