@@ -76,16 +76,14 @@ class TogetherChecks(CapabilityChecks):
         self.require("tensorflow")
         import tensorflow as tf
 
-        from fedplug.testing.on_tensorflow import unoptimized  # installed, as the check requires it
-
         lowerings = ["fused"] if available() else []
         if not self.make_encoder().capabilities.needs_op_library:
             lowerings.append("reference")
         for lowering in lowerings:
-            with use_lowering(lowering), unoptimized():
+            with use_lowering(lowering):
                 graph = tf.function(lambda: self._encoded(self.make_encoder()), autograph=False)
-                got = graph.get_concrete_function()()
-            expect.same_tensors(f"tensors encoded together in a graph, {lowering}", got, wanted)
+                traced = graph.get_concrete_function()
+            expect.same_tensors(f"tensors encoded together in a graph, {lowering}", traced(), wanted)
 
     def _overriding(self) -> Encoder:
         encoder = self.make_encoder()
