@@ -9,7 +9,8 @@ A test that is marked ``slow`` takes seconds, for something that a shorter one l
 ``--slow``, as in `make test-thorough`, and where its file is named: ``pytest tests/ops/test_topk.py``.
 
 `make test` runs each test once: without TensorFlow, it saves the names of the tests that passed, and with
-TensorFlow, it runs all the others, and those that try more there: of commands, and on each kind of arrays.
+TensorFlow, it runs all the others, and again the tests that try more there: tests of commands, and checks
+that run on each kind of arrays.
 A test that something does not load TensorFlow ``needs("tensorflow")``.
 """
 

@@ -45,7 +45,7 @@ class ExecutionChecks(EncoderSubject):
 
     @after(_DETERMINISM, _STATE, _ROUND_TRIP, _WIRE_ID)
     def test_numpy_arrays_and_tensors_give_the_same_bits(self) -> None:
-        """By this, what the checks find on NumPy arrays holds for tensors too."""
+        """The checks of values run on NumPy arrays alone. This check makes them hold for tensors, too."""
         others = self.other_executions()
         wanted = self._rounds()
         for other in others:

@@ -99,7 +99,7 @@ class OnEachExecution(ComponentSuite):
 def on_each_execution(check: _Check) -> _Check:
     """Runs a check with every execution in turn. It does not apply if it applies to none.
 
-    It has the attribute ``on_each``.
+    The attribute ``on_each`` of the result tells it from other checks.
     """
 
     @functools.wraps(check)

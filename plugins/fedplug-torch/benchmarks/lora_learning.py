@@ -206,12 +206,13 @@ def main() -> None:
     given = parser.parse_args()
     RUNS.mkdir(parents=True, exist_ok=True)
     pretrained(given.pretraining)
-    seeds, names = zip(*itertools.product(range(given.seeds), ENCODERS), strict=True)
-    fixed = itertools.repeat(given.rounds), itertools.repeat(given.pretraining)
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(None, context, torch.set_num_threads, (1,)) as pool:
-        found = list(pool.map(row_of, names, seeds, *fixed))
-    rows = {name: [row for each, row in zip(names, found, strict=True) if each == name] for name in ENCODERS}
+        found = {
+            (name, seed): pool.submit(row_of, name, seed, given.rounds, given.pretraining)
+            for seed, name in itertools.product(range(given.seeds), ENCODERS)
+        }
+        rows = {name: [found[name, seed].result() for seed in range(given.seeds)] for name in ENCODERS}
     here, model = environment(), CharacterModel(WIDTH, LAYERS, HEADS)
     size = sum(each.numel() for each in model.parameters())
     text = f"""# LoRA adapters: loss beside bytes
