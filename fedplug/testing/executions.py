@@ -26,14 +26,14 @@ _Check = TypeVar("_Check", bound=Callable[..., None])
 
 
 @functools.cache
-def installed() -> tuple[Execution, ...]:
-    """Returns all available executions, NumPy first."""
-    found: list[Execution] = [NumPy()]
-    if importlib.util.find_spec("tensorflow") is not None:
+def installed(declared: tuple[str, ...]) -> tuple[Execution, ...]:
+    """Returns the available ones of these executions, NumPy first. Imports TensorFlow only for its own."""
+    found: list[Execution] = [NumPy()] if "numpy" in declared else []
+    if "tensorflow" in declared and importlib.util.find_spec("tensorflow") is not None:
         from fedplug.testing.on_tensorflow import TensorFlow
 
         found.append(TensorFlow())
-    return (*found, Cuda()) if has_device() else tuple(found)
+    return (*found, Cuda()) if "cuda" in declared and has_device() else tuple(found)
 
 
 class OnEachExecution(ComponentSuite):
@@ -47,7 +47,7 @@ class OnEachExecution(ComponentSuite):
 
     def unavailable(self) -> dict[str, str]:
         """Returns why the declared executions that cannot be tried here cannot, by name."""
-        there = {execution.name for execution in installed()}
+        there = {execution.name for execution in installed(self.executes_on())}
         return {name: _LACKS[name] for name in self.executes_on() if name not in there}
 
     def executions(self) -> list[Execution]:
@@ -56,8 +56,7 @@ class OnEachExecution(ComponentSuite):
         Raises:
             CannotRun: There are none.
         """
-        found = [each for each in installed() if each.name in self.executes_on()]
-        found = [each for each in found if each.name not in self.unavailable()]
+        found = [each for each in installed(self.executes_on()) if each.name not in self.unavailable()]
         if not found:
             raise CannotRun(", ".join(self.unavailable().values()))
         return found
@@ -93,7 +92,7 @@ class OnEachExecution(ComponentSuite):
             raise NotApplicable(f"it does not declare that it executes on {name}")
         if name in (lacking := self.unavailable()):
             raise CannotRun(lacking[name])
-        (self.on,) = (execution for execution in installed() if execution.name == name)
+        (self.on,) = installed((name,))
 
 
 def on_each_execution(check: _Check) -> _Check:

@@ -11,7 +11,9 @@ from fedplug.encoders import Budget, ModelEncoder, TopK
 from fedplug.encoders.containers import container_bytes
 from fedplug.errors import CapabilityError, ConfigError
 from fedplug.ops.types import ArraySpec
+from fedplug.registry.specs import EXECUTIONS
 from fedplug.testing import executions, expect
+from fedplug.testing.execution import NumPy
 
 FLOAT32 = np.dtype("float32")
 SPECS = [ArraySpec((1000,), FLOAT32, "kernel"), ArraySpec((10,), FLOAT32, "bias")]
@@ -234,13 +236,13 @@ def rounds(on, text):
     ],
 )
 def test_the_mean_payload_is_within_two_percent_of_the_budget_after_four_rounds(encoder):
-    found = [size for size, *_ in rounds(executions.installed()[0], f"budget({encoder!r}, 5000)")]
+    found = [size for size, *_ in rounds(NumPy(), f"budget({encoder!r}, 5000)")]
     assert abs(found[0] - 5000) > 500
     assert found[4:] == pytest.approx([5000] * (ROUNDS - 4), rel=0.02)
 
 
 def test_the_error_approaches_its_target():
-    found = rounds(executions.installed()[0], "budget('topk(0.01)', nmse=0.6)")
+    found = rounds(NumPy(), "budget('topk(0.01)', nmse=0.6)")
     errors = [float(metrics["nmse"]) for _, metrics, _ in found]
     assert abs(errors[0] - 0.6) > 0.2
     assert errors[-1] == pytest.approx(0.6, abs=0.1)
@@ -256,7 +258,7 @@ def test_the_error_approaches_its_target():
     ],
 )
 def test_tensors_give_the_bytes_states_and_rates_of_arrays(text):
-    of_all = [rounds(on, text) for on in executions.installed()[:2]]
+    of_all = [rounds(on, text) for on in executions.installed(EXECUTIONS)]
     rates = set()
     for number, ((*_, found), (*_, on_tensors)) in enumerate(zip(*of_all, strict=True)):
         expect.same_tensors(f"round {number} of {text}", on_tensors, found)

@@ -85,7 +85,8 @@ def test_the_error_is_far_below_that_of_the_same_bits_everywhere():
 
 @pytest.mark.needs("tensorflow")
 def test_compiled_ops_and_their_references_share_out_alike():
-    on, xs, encoder = executions.installed()[1], tensors_of_different_scale(), MixedQSGD(4.4, block_size=64)
+    (on,) = executions.installed(("tensorflow",))
+    xs, encoder = tensors_of_different_scale(), MixedQSGD(4.4, block_size=64)
     for lowering in ("fused", "reference"):
         with use_lowering(lowering):
             found = encoder.grouped_encode([on.array(x) for x in xs], [{}] * len(xs), on.round_num(3))

@@ -161,7 +161,7 @@ def test_encoders_without_numpy_are_tried_on_tensors_only(bad_plugins, suite_of)
 
 
 def test_checks_of_a_declared_execution_that_is_not_here_did_not_run(bad_plugins, suite_of, monkeypatch):
-    monkeypatch.setattr(executions, "installed", lambda: (NumPy(),))
+    monkeypatch.setattr(executions, "installed", lambda declared: (NumPy(),))
     suite = suite_of(bad_plugins("encoders").Everywhere)()
     assert suite.unavailable() == {"tensorflow": "TensorFlow is not installed"}
     for check in ("numpy_arrays_and_tensors_give_the_same_bits", "a_graph_equals_eager_execution"):
