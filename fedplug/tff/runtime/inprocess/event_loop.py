@@ -23,7 +23,7 @@ class LoopThread:
         self._stop = weakref.finalize(self, _stop_loop, self._loop, thread)
 
     def run(self, coroutine: Coroutine[object, None, T]) -> T:
-        """Returns the coroutine's result. Value thread except the loop's own may call this.
+        """Returns the coroutine's result. Any thread except the loop's own may call this.
 
         An exception in the calling thread, such as Ctrl-C, cancels the coroutine and is raised at once.
 
