@@ -91,14 +91,23 @@ def test_under_attack_the_mean_learns_nothing_and_robust_aggregators_learn_all_t
 
 # A residual on each client makes top-k find what it never finds without, at the same bytes.
 def test_with_a_residual_a_small_common_change_is_learned_though_clients_skip_rounds(load_example):
-    results = load_example("stateful_topk").compare(rounds=30, clients=8, clients_per_round=4, seed=1)
-    dense, stateless, stateful, by_tfmot = results.values()
+    example = load_example("stateful_topk")
+    example.ENCODERS = {name: example.ENCODERS[name] for name in ("stateless top-k", "stateful top-k")}
+    stateless, stateful = example.compare(rounds=30, clients=8, clients_per_round=4, seed=1).values()
     assert stateless.errors[-1] > 0.9
-    assert dense.errors[-1] < 0.2
     assert stateful.errors[-1] < 0.4
-    assert by_tfmot.errors == pytest.approx(stateful.errors, rel=1e-5)
-    assert stateful.clients_with_residual == by_tfmot.clients_with_residual == 8
+    assert stateful.clients_with_residual == 8
     assert stateful.bytes_sent == pytest.approx(stateless.bytes_sent, rel=0.05)
+
+
+# It learns like dense updates of many times its bytes, and like the stage of TensorFlow Model Optimization.
+@slow
+def test_a_residual_learns_like_dense_updates_and_like_the_same_stage_of_tfmot(load_example):
+    results = load_example("stateful_topk").compare(rounds=30, clients=8, clients_per_round=4, seed=1)
+    dense, _, stateful, by_tfmot = results.values()
+    assert dense.errors[-1] < 0.2
+    assert by_tfmot.errors == pytest.approx(stateful.errors, rel=1e-5)
+    assert by_tfmot.clients_with_residual == 8
     assert stateful.bytes_sent < dense.bytes_sent / 2
 
 

@@ -48,6 +48,7 @@ def test_plain_rounds_are_federated_averaging(build, model_fn, client):
     np.testing.assert_allclose(*ends, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_metrics_are_those_of_federated_averaging_and_two_more(process, model_fn, client):
     plain = fedplug.tff.process.build_weighted_fed_avg(model_fn, tff.learning.optimizers.build_sgdm(0.1))
     ours, theirs = (

@@ -131,15 +131,11 @@ def train(process, rounds=2, clients=10):
 def test_compressed_training_has_the_bits_of_one_process_on_any_number_of_workers(
     process, on_ray, assert_same_bits
 ):
-    results = []
-    for workers in (1, 2, 3):
-        on_ray(workers)
-        results.append(train(process))
-    assert_same_bits(results[1], results[0])
-    assert_same_bits(results[2], results[0])
     with fedplug.use_runtime("inprocess"):
         alone = train(process)
-    assert_same_bits(results[0], alone)
+    for workers in (1, 3):
+        on_ray(workers)
+        assert_same_bits(train(process), alone)
 
 
 def test_a_trainer_keeps_its_store_on_the_driver(process, on_ray):

@@ -83,10 +83,10 @@ def _built_once() -> Iterator[None]:
 def test_an_interrupted_experiment_resumes_and_ends_with_the_same_numbers(
     config, tmp_path, monkeypatch, capsys
 ) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(runner, "write_results", lambda folder: None)  # takes seconds, and is not looked at
-        experiment.main(config, tmp_path / "straight")
-    append = MetricsLog.append
+    append, write_results = MetricsLog.append, runner.write_results
+    # Takes seconds, and is looked at once.
+    monkeypatch.setattr(runner, "write_results", lambda folder: None)
+    experiment.main(config, tmp_path / "straight")
 
     def interrupted(log: MetricsLog, row: dict[str, object]) -> None:
         if (row["run"], row["seed"], row["round"]) == ("sparse", 0, 2):
@@ -104,6 +104,7 @@ def test_an_interrupted_experiment_resumes_and_ends_with_the_same_numbers(
     untimed = [(row["run"], row["seed"], row["round"]) for row in lines if row["seconds"] is None]
     assert untimed == [("sparse", 0, 2), ("sparse", 0, 3)]  # interrupted; started up again
     # Fewer rounds than there are: a report of the first ones, and nothing is lost.
+    monkeypatch.setattr(runner, "write_results", write_results)
     config.write_text(CONFIG.replace("rounds = 3", "rounds = 2\ntarget_accuracy = 1"), encoding="utf-8")
     experiment.main(config, tmp_path / "resumed")
     assert "resuming after 8 of 8 rounds" in (printed := capsys.readouterr().out)

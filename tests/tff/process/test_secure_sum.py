@@ -60,7 +60,7 @@ def test_a_round_has_the_bits_of_numpy(expression):
     aggregation = SecureAggregation(value_type, encoder, "reference")
     server, states = aggregation.init_server(), [aggregation.init_client() for _ in range(3)]
     ours, residuals = masked.init_server(), [masked.init_client() for _ in range(3)]
-    for _ in range(3):
+    for _ in range(2):
         updates = [
             collections.OrderedDict((n, rng.normal(size=s).astype(np.float32)) for n, s in shapes.items())
             for _ in range(3)

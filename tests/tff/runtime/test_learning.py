@@ -66,6 +66,7 @@ def rounds(process, data, count=2):
     return run
 
 
+@pytest.mark.slow
 def test_the_runtimes_average_alike_and_take_each_others_states(same_on_both, inprocess, native):
     robust = tff.learning.robust_aggregator()  # clips, zeroes, and takes the mean
     process = algorithms.build_weighted_fed_avg(keras_model, sgd(), sgd(1.0), model_aggregator=robust)

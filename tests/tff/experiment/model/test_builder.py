@@ -147,7 +147,7 @@ def test_losses_and_metrics_have_names_of_keras_or_functions(built) -> None:
     assert builder.loss(builder.build(0)).get_config()["delta"] == 2.0
 
 
-@pytest.mark.parametrize("function", ["functional", "variable"])
+@pytest.mark.parametrize("function", ["functional", pytest.param("variable", marks=pytest.mark.slow)])
 def test_a_model_of_tff_brings_its_own_metrics(built, function) -> None:
     builder, data = built(LABELS, function)
     weights = builder.initial_weights(0)
