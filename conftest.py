@@ -7,6 +7,8 @@ want of TensorFlow, where it should not need it, is a failure.
 
 A test that is marked ``slow`` takes seconds, for something that a shorter one looks at too. It runs with
 ``--slow``, as in `make test-thorough`, and where its file is named: ``pytest tests/ops/test_topk.py``.
+So are the costly checks of an encoder suite with ``costly_checks_are_slow = True``, because encoders share
+code: one of each kind keeps them, and `tests/ops` compares every op with its reference.
 
 `make test` runs each test once: without TensorFlow, it saves the names of the tests that passed, and with
 TensorFlow, it runs all the others, and again the tests that try more there: tests of commands, and checks
@@ -66,6 +68,18 @@ OPTIONAL = (
     "fedplug_cuda",
 )
 MISSING = frozenset(name for name in OPTIONAL if importlib.util.find_spec(name) is None)
+# Checks that take two thirds of the time of an encoder suite.
+COSTLY = (
+    # These trace graphs of hundreds of small ops for every shape and dtype.
+    "test_compiled_ops_and_their_references_give_the_same",
+    "test_a_graph_equals_eager_execution",
+    "test_tensors_are_encoded_together_alike_on_all_arrays_and_in_graphs",
+    "test_a_tff_process_sends_the_bytes_of_eager_execution",
+    # These decode hundreds of payloads.
+    "test_hostile_bytes_are_refused_or_are_a_valid_payload",
+    "test_hostile_bytes_do_not_take_memory",
+    "test_hostile_bytes_that_are_accepted_have_one_meaning",
+)
 # Commands that try more where TensorFlow is installed: `fedplug doctor`, `fedplug plugins check`.
 TRIES_MORE = re.compile(r'\bdoctor\b|"check"')
 left_out = pytest.StashKey[collections.Counter[str]]()
@@ -114,7 +128,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             config.stash[left_out][f"tests left out, which need {missing[0]}: not installed here"] += 1
         elif item.nodeid in passed and not tries_more(item):
             config.stash[left_out][f"tests left out, which {file} names: they passed already"] += 1
-        elif item.get_closest_marker("slow") and not slow_too and item.path not in named:
+        elif is_slow(item) and not slow_too and item.path not in named:
             config.stash[left_out]["slow tests left to `make test-thorough`"] += 1
         else:
             kept.append(item)
@@ -175,6 +189,13 @@ def imports_of(source: Path) -> Iterator[tuple[str, str]]:
             and node.value.id == "fedplug"
         ):
             yield "fedplug", node.attr  # fedplug imports on first use
+
+
+def is_slow(item: pytest.Item) -> bool:
+    """Whether a test is left to `make test-thorough`."""
+    suite = getattr(item, "cls", None)
+    costly = item.name in COSTLY and getattr(suite, "costly_checks_are_slow", False)
+    return costly or item.get_closest_marker("slow") is not None
 
 
 def tries_more(item: pytest.Item) -> bool:

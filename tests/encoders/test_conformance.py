@@ -23,6 +23,14 @@ AROUND = {"shapes": ((), (0,), (70,)), "dtypes": ("float32",), "check_tff": Fals
 EXACT = {"conservation_tolerance": 0.0}
 IN_TFF = {"check_tff": True}
 
+# The costly checks of all others are slow, see conftest.py.
+ONE_OF_EACH_KIND = (
+    "topk(0.3)",
+    "qsgd(4, block_size=16)",
+    "topk(0.3) | qsgd(8, block_size=16) | rice",
+    "ef21('topk(0.3)')",
+)
+
 SUITES = {
     "identity": WHOLE,
     "topk(0.3)": {**WHOLE, **EXACT},
@@ -70,7 +78,10 @@ SUITES = {
 
 def suite(expression, attributes):
     """Returns a suite for the encoder of an expression, named after it."""
-    options = {"make_encoder": lambda self: fedplug.encoder(expression), "expression": expression}
+    options = {
+        "make_encoder": lambda self: fedplug.encoder(expression),
+        "costly_checks_are_slow": expression not in ONE_OF_EACH_KIND,
+    }
     return type(f"Test {expression}", (EncoderSuite,), {**options, **attributes, "__module__": __name__})
 
 

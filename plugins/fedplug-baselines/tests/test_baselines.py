@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 
 import numpy as np
@@ -17,39 +16,20 @@ from fedplug.encoders import Pipeline
 from fedplug.ops.types import ArraySpec
 from fedplug.testing import EncoderSuite, PluginPackageSuite
 
-# These checks trace graphs for seconds. Another one compares tensors with NumPy arrays.
-TRACED = (
-    "test_a_graph_equals_eager_execution",
-    "test_compiled_ops_and_their_references_give_the_same",
-    "test_tensors_are_encoded_together_alike_on_all_arrays_and_in_graphs",
-    "test_a_tff_process_sends_the_bytes_of_eager_execution",
-)
 # TensorFlow takes 300 ops for a block of eden, so few tensors are tried with it.
 FEW = {"shapes": ((0,), (1100,)), "dtypes": ("float32",)}
 SUITES = {
     "threshold": (Pipeline([Threshold(0.5)]), {"conservation_tolerance": 0.0, "shapes": ((), (0,), (70,))}),
-    "dgc": (Pipeline([DGC(0.3)]), {"shapes": ((), (0,), (70,))}),
+    "dgc": (Pipeline([DGC(0.3)]), {"shapes": ((), (0,), (70,)), "costly_checks_are_slow": False}),
     "terngrad": (Pipeline([TernGrad()]), {"shapes": ((), (0,), (70,))}),
     "eden | rans": (Pipeline([Eden(3), "rans"]), FEW),
     "powersgd": (PowerSGD(1), {"shapes": ((), (0,), (3, 5), (2, 0, 3), (4, 5, 7))}),
 }
 
 
-def slow(check):
-    """Returns the check with a mark, which on the method itself would be one for all suites."""
-
-    @pytest.mark.slow
-    @functools.wraps(check)
-    def marked(self):
-        check(self)
-
-    return marked
-
-
 def suite(encoder, attributes):
-    options = {"make_encoder": lambda self: encoder, "__module__": __name__, **attributes}
-    options |= {name: slow(getattr(EncoderSuite, name)) for name in TRACED}
-    return type(f"Test {encoder!r}", (EncoderSuite,), options)
+    options = {"make_encoder": lambda self: encoder, "__module__": __name__, "costly_checks_are_slow": True}
+    return type(f"Test {encoder!r}", (EncoderSuite,), {**options, **attributes})
 
 
 globals().update({f"Test {name}": suite(*given) for name, given in SUITES.items()})

@@ -38,6 +38,7 @@ class TestOneRow(EncoderSuite):
 class TestThreeRows(EncoderSuite):
     shapes = ((0,), (7,), (3, 5), (300,))
     dtypes = ("float32",)
+    costly_checks_are_slow = True
 
     def make_encoder(self):
         return CountSketch(0.5, rows=3)
