@@ -17,6 +17,11 @@ def test_quick(): pass
 
 @pytest.mark.slow
 def test_slow(): pass
+
+class TestSuite:
+    costly_checks_are_slow = True
+    def test_hostile_bytes_do_not_take_memory(self): pass
+    def test_another_check(self): pass
 """
 FAILING = """
 import subprocess, sys
@@ -79,9 +84,9 @@ def outcomes(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("arguments", "outcome"),
     [
-        ([], ("1 slow tests left to `make test-thorough`", "1 passed")),
-        (["--slow"], ("2 passed",)),
-        (["test_both.py"], ("2 passed",)),
+        ([], ("2 slow tests left to `make test-thorough`", "2 passed")),
+        (["--slow"], ("4 passed",)),
+        (["test_both.py"], ("4 passed",)),
         (["test_both.py::test_slow"], ("1 passed",)),
     ],
     ids=["all", "--slow", "a file", "a test"],

@@ -254,7 +254,9 @@ def test_the_error_approaches_its_target():
     [
         "budget('topk(0.05, scope=\"model\")', 3000)",
         "budget('qsgd(4, block_size=64)', 5000)",
-        "budget(\"rules({'*/bias': 'identity', '*': 'stc(0.05)'})\", nmse=0.5)",
+        pytest.param(
+            "budget(\"rules({'*/bias': 'identity', '*': 'stc(0.05)'})\", nmse=0.5)", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_tensors_give_the_bytes_states_and_rates_of_arrays(text):

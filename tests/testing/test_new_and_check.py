@@ -46,7 +46,9 @@ def new_plugins(tmp_path_factory, run):
 
 
 @pytest.mark.needs("tensorflow_federated")
-@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize(  # the check of a stage is that of an encoder, a pipeline
+    "kind", [pytest.param(kind, marks=pytest.mark.slow) if kind == "stage" else kind for kind in NAMES]
+)
 def test_a_new_plugin_passes_the_check_at_once(kind, new_plugins, monkeypatch, capsys):
     _, site = new_plugins
     monkeypatch.syspath_prepend(str(site))

@@ -49,15 +49,15 @@ def test_only_the_vector_and_known_sizes_leave_a_client_and_all_in_secure_sums(p
     assert [found for found in sent if isinstance(found, tff.TensorType) and found.shape] == [vector]
 
 
-@pytest.mark.parametrize("expression", [ENCODER, BY_RANK])
-def test_a_round_has_the_bits_of_numpy(expression):
+@pytest.mark.parametrize(("expression", "lowering"), [(ENCODER, "reference"), (BY_RANK, "fused")])
+def test_a_round_has_the_bits_of_numpy(expression, lowering):
     shapes = collections.OrderedDict(a=[20, 10], b=[10], c=[6, 30])
     value_type = tff.to_type(
         collections.OrderedDict((name, tff.TensorType(np.float32, shape)) for name, shape in shapes.items())
     )
     encoder, rng = fedplug.encoder(expression), np.random.default_rng(0)
     masked = MaskedSum(encoder, {name: np.zeros(shape, np.float32) for name, shape in shapes.items()})
-    aggregation = SecureAggregation(value_type, encoder, "reference")
+    aggregation = SecureAggregation(value_type, encoder, lowering)
     server, states = aggregation.init_server(), [aggregation.init_client() for _ in range(3)]
     ours, residuals = masked.init_server(), [masked.init_client() for _ in range(3)]
     for _ in range(2):

@@ -99,6 +99,7 @@ def of_ids(process):
     return composed, data.client_ids
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("on_inprocess")
 def test_the_training_program_of_tff_resumes(functional_model, tmp_path):
     # TFF samples clients in random order and sums differ in their last bits, so nothing may round at random.
