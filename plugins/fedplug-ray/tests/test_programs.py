@@ -128,14 +128,14 @@ def train(process, rounds=2, clients=10):
     return output
 
 
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_compressed_training_has_the_bits_of_one_process_on_any_number_of_workers(
-    process, on_ray, assert_same_bits
+    process, on_ray, assert_same_bits, workers
 ):
     with fedplug.use_runtime("inprocess"):
         alone = train(process)
-    for workers in (1, 3):
-        on_ray(workers)
-        assert_same_bits(train(process), alone)
+    on_ray(workers)
+    assert_same_bits(train(process), alone)
 
 
 def test_a_trainer_keeps_its_store_on_the_driver(process, on_ray):
