@@ -227,7 +227,6 @@ class CapabilityChecks(EncoderSubject):
     def test_masked_integers_are_numbers_of_the_ring(self) -> None:
         encoder = self.declaring("ring_bits")
         bits = encoder.capabilities.ring_bits
-        assert bits is not None
         for step in self.first_steps():
             masked = [self.on.numpy(x) for x in step.payload.values() if self.is_summed(x)]
             expect.that(masked, f"ring_bits is {bits}, and {step.case.what} has no int32 tensor")
@@ -242,7 +241,6 @@ class CapabilityChecks(EncoderSubject):
     def test_a_sum_of_the_most_summands_does_not_wrap(self) -> None:
         encoder = self.declaring("most_summands")
         most = encoder.capabilities.most_summands
-        assert most is not None
         for spec in self.specs():
             for sign in (-1, 1):
                 x = self.on.array(np.full(tuple(spec.shape), sign * 1e6, tensors.numpy_dtype(spec)))
@@ -283,7 +281,6 @@ class CapabilityChecks(EncoderSubject):
     def test_no_entry_is_further_off_than_its_error_bound(self) -> None:
         encoder = self.declaring("relative_error_bound")
         bound = encoder.capabilities.relative_error_bound
-        assert bound is not None
         for step in self.first_steps():
             # Halves, as the range of huge numbers may be beyond the largest one.
             x = self.on.numpy(step.case.x).astype(np.float64) / 2

@@ -11,12 +11,14 @@ command continues after an interruption.
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import datetime
 import functools
 import importlib.metadata
 import itertools
 import json
 import logging
+import multiprocessing
 import os
 import statistics
 import sys
@@ -185,23 +187,37 @@ def rows(runs: dict[str, list[list[Line]]]) -> Iterator[str]:
         )
 
 
+def training(way: str, seed: int, rounds: int, folder: Path) -> list[Line]:
+    """Returns the lines of a training, which is done unless the folder has it."""
+    path = folder / f"{rounds} {way.replace('`', '')} {seed}.json"
+    if not path.exists():
+        path.write_text(json.dumps(train(way, seed, rounds)), encoding="utf-8")
+    lines: list[Line] = json.loads(path.read_text(encoding="utf-8"))
+    return lines
+
+
+def alone() -> None:
+    """Prepares a process for trainings on one thread, each with nodes of its own."""
+    torch.set_num_threads(1)
+    logging.getLogger("flwr").setLevel(logging.WARNING)
+    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = RUN, 1, 1
+
+
 def main() -> None:
     """Runs the missing trainings, and writes the page."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--runs", type=Path, default=Path("runs/residual_network"))
     given = parser.parse_args()
-    torch.set_num_threads(1)
-    logging.getLogger("flwr").setLevel(logging.WARNING)
-    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = RUN, 1, 1
     given.runs.mkdir(parents=True, exist_ok=True)
-    runs: dict[str, list[list[Line]]] = {way: [] for way in WAYS}
-    for seed, way in itertools.product(range(given.seeds), WAYS):
-        path = given.runs / f"{given.rounds} {way.replace('`', '')} {seed}.json"
-        if not path.exists():
-            path.write_text(json.dumps(train(way, seed, given.rounds)), encoding="utf-8")
-        runs[way].append(json.loads(path.read_text(encoding="utf-8")))
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(None, context, alone) as pool:
+        found = {
+            (way, seed): pool.submit(training, way, seed, given.rounds, given.runs)
+            for seed, way in itertools.product(range(given.seeds), WAYS)
+        }
+        runs = {way: [found[way, seed].result() for seed in range(given.seeds)] for way in WAYS}
     RESULTS.write_text(page(runs, given.rounds), encoding="utf-8")
 
 
