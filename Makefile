@@ -4,7 +4,8 @@ SHELL := /bin/bash
 UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 VENV := .venv
 RUN := $(UV) run --no-sync
-WORKERS ?= $(shell cores=$$(nproc); echo $$(( cores < 4 ? cores : 4 )))
+# One more than the cores, as some tests wait for other processes.
+WORKERS ?= $(shell cores=$$(nproc); echo $$(( cores < 4 ? cores + 1 : 4 )))
 # TensorFlow 2.14 reports harmless start-up notices as errors (level 2); Python exceptions are not affected.
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 # Some environments set it; every test process would then compile TensorFlow's and TFF's sources anew, 10 s each.
@@ -35,13 +36,11 @@ setup: | $(UV) ## Install Python 3.11, the locked dependencies, the compiled cor
 run: setup ## Train on the digits with and without compression: tables and plot in runs/digits
 	$(RUN) fedplug run examples/digits.toml
 
-# Many tests with TensorFlow wait, and the C++ tests and the wheel, whose output comes when they are through, do not.
-test: SLOW :=
-test: test-numpy ## Run the tests, each once: Python (pytest) without and with TensorFlow, C++ (ctest), the wheel
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync --old-file setup test-others test-cpp test-wheel
+test: test-once test-cpp test-wheel ## Run the tests, each once: Python (pytest) without and with TensorFlow, C++ (ctest), the wheel
 
-test-others: setup
-	+$(RUN) pytest --numprocesses $(WORKERS) --omit-passed $(PASSED)
+test-once: SLOW :=
+test-once: test-numpy
+	$(RUN) pytest --numprocesses $(WORKERS) --omit-passed $(PASSED)
 
 test-python: setup ## Run all Python tests with TensorFlow
 	$(RUN) pytest --numprocesses $(WORKERS)
@@ -171,4 +170,4 @@ release-check: setup ## Everything a release takes but the upload, into dist/; S
 clean: ## Remove what was built and installed here
 	rm -rf build dist plugins/*/.venv plugins/*/.venv-newest $(VENV) .venv-numpy .venv-tensorflow .uv
 
-.PHONY: help setup run test test-others test-python test-thorough test-cpp test-races test-numpy test-tensorflow test-integrations test-vllm tested-versions test-neon test-wheel compile-elsewhere sanitize lint format bench bench-numpy gpu-check fuzz fuzz-seeds wheels docs release-check clean
+.PHONY: help setup run test test-once test-python test-thorough test-cpp test-races test-numpy test-tensorflow test-integrations test-vllm tested-versions test-neon test-wheel compile-elsewhere sanitize lint format bench bench-numpy gpu-check fuzz fuzz-seeds wheels docs release-check clean
