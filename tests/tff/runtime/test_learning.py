@@ -17,6 +17,8 @@ import tensorflow_federated as tff
 from fedplug.tff.process import build_aggregation_factory
 from fedplug.tff.runtime import create_async_execution_context
 
+pytestmark = pytest.mark.slow  # other tests run TFF's programs, and aggregations on both runtimes
+
 F32 = np.float32
 algorithms = tff.learning.algorithms
 TRAINING = 1e-6
@@ -66,7 +68,6 @@ def rounds(process, data, count=2):
     return run
 
 
-@pytest.mark.slow
 def test_the_runtimes_average_alike_and_take_each_others_states(same_on_both, inprocess, native):
     robust = tff.learning.robust_aggregator()  # clips, zeroes, and takes the mean
     process = algorithms.build_weighted_fed_avg(keras_model, sgd(), sgd(1.0), model_aggregator=robust)
@@ -84,7 +85,6 @@ def test_the_runtimes_average_alike_and_take_each_others_states(same_on_both, in
             np.testing.assert_allclose(ours, theirs, rtol=TRAINING, atol=TRAINING)
 
 
-@pytest.mark.slow
 def test_mime_lite_of_a_functional_model(same_on_both, functional_model):
     process = algorithms.build_weighted_mime_lite(functional_model, sgd())
     same_on_both(rounds(process, CLIENTS), TRAINING)
@@ -99,7 +99,6 @@ def of_ids(process):
     return composed, data.client_ids
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("on_inprocess")
 def test_the_training_program_of_tff_resumes(functional_model, tmp_path):
     # TFF samples clients in random order and sums differ in their last bits, so nothing may round at random.
