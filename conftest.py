@@ -7,8 +7,8 @@ want of TensorFlow, where it should not need it, is a failure.
 
 A test that is marked ``slow`` takes seconds, for something that a shorter one looks at too. It runs with
 ``--slow``, as in `make test-thorough`, and where its file is named: ``pytest tests/ops/test_topk.py``.
-So are the costly checks of an encoder suite with ``costly_checks_are_slow = True``, because encoders share
-code: one of each kind keeps them, and `tests/ops` compares every op with its reference.
+The costly checks of an encoder suite with ``costly_checks_are_slow = True`` are slow, too. Encoders share
+code: one of each kind keeps these checks, and `tests/ops` compares every op with its reference.
 
 `make test` runs each test once: without TensorFlow, it saves the names of the tests that passed, and with
 TensorFlow, it runs all the others, and again the tests that try more there: tests of commands, and checks

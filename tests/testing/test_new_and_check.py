@@ -54,7 +54,7 @@ def test_a_new_plugin_passes_the_check_at_once(kind, new_plugins, monkeypatch, c
     monkeypatch.syspath_prepend(str(site))
     # The tests of the package, see below, try all shapes and dtypes.
     monkeypatch.setattr(fedplug.testing.EncoderSuite, "shapes", ((7,),))
-    monkeypatch.setattr(fedplug.testing.EncoderSuite, "dtypes", ("float32",))
+    monkeypatch.setattr(fedplug.testing.EncoderSuite, "dtypes", ("float32", "float16"))
     resolve.catalog.cache_clear()
     try:
         name = f"fedplug-{NAMES[kind].replace('_', '-')}" if kind == "observer" else NAMES[kind]

@@ -17,7 +17,7 @@ from fedplug.ops.types import ArraySpec
 from fedplug.testing import EncoderSuite, PluginPackageSuite
 
 # TensorFlow takes 300 ops for a block of eden, so few tensors are tried with it.
-FEW = {"shapes": ((0,), (1100,)), "dtypes": ("float32",)}
+FEW = {"shapes": ((0,), (1100,)), "dtypes": ("float32", "float64")}
 SUITES = {
     "threshold": (Pipeline([Threshold(0.5)]), {"conservation_tolerance": 0.0, "shapes": ((), (0,), (70,))}),
     "dgc": (Pipeline([DGC(0.3)]), {"shapes": ((), (0,), (70,))}),

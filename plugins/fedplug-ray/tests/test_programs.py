@@ -128,7 +128,7 @@ def train(process, rounds=2, clients=10):
     return output
 
 
-@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 3])
+@pytest.mark.parametrize("workers", [*(pytest.param(few, marks=pytest.mark.slow) for few in (1, 2)), 3])
 def test_compressed_training_has_the_bits_of_one_process_on_any_number_of_workers(
     process, on_ray, assert_same_bits, workers
 ):

@@ -49,7 +49,14 @@ def test_only_the_vector_and_known_sizes_leave_a_client_and_all_in_secure_sums(p
     assert [found for found in sent if isinstance(found, tff.TensorType) and found.shape] == [vector]
 
 
-@pytest.mark.parametrize(("expression", "lowering"), [(ENCODER, "reference"), (BY_RANK, "fused")])
+@pytest.mark.parametrize(
+    ("expression", "lowering"),
+    [
+        (ENCODER, "reference"),
+        (BY_RANK, "fused"),
+        pytest.param(BY_RANK, "reference", marks=pytest.mark.slow),
+    ],
+)
 def test_a_round_has_the_bits_of_numpy(expression, lowering):
     shapes = collections.OrderedDict(a=[20, 10], b=[10], c=[6, 30])
     value_type = tff.to_type(
@@ -60,7 +67,7 @@ def test_a_round_has_the_bits_of_numpy(expression, lowering):
     aggregation = SecureAggregation(value_type, encoder, lowering)
     server, states = aggregation.init_server(), [aggregation.init_client() for _ in range(3)]
     ours, residuals = masked.init_server(), [masked.init_client() for _ in range(3)]
-    for _ in range(2):
+    for _ in range(3):
         updates = [
             collections.OrderedDict((n, rng.normal(size=s).astype(np.float32)) for n, s in shapes.items())
             for _ in range(3)
