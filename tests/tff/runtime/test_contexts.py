@@ -14,7 +14,8 @@ from fedplug import ops
 from fedplug.errors import ConfigError, LoweringError, UnknownNameError
 from fedplug.tff.process import Transform, TransformFactory
 from fedplug.tff.runtime import create_async_execution_context, create_sync_execution_context, use_runtime
-from fedplug.tff.runtime.native.context import compiled_for_worker, custom_ops_of
+from fedplug.tff.runtime.compiler import compile_block
+from fedplug.tff.runtime.native.context import custom_ops_of
 from fedplug.tff.runtime.tff_internals import computation_pb2
 
 I32 = np.int32
@@ -215,7 +216,8 @@ def size_of(computation) -> int:
 
 def test_a_function_that_is_called_four_times_is_there_once_and_computes_the_same() -> None:
     stock = tff.backends.native.desugar_and_transform_to_native(checksums)
-    assert size_of(compiled_for_worker(checksums)) < size_of(stock) / 2
+    compiled = compile_block(checksums.to_building_block(), inline_functions=False)
+    assert size_of(compiled) < size_of(stock) / 2
     data = np.arange(100, dtype=np.uint8)
     with use_runtime("native"):
         found = checksums(data)

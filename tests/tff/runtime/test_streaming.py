@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedplug.tff.runtime import create_sync_execution_context
-from fedplug.tff.runtime.inprocess.executor import compile_program
+from fedplug.tff.runtime.inprocess import executor
 from fedplug.tff.runtime.inprocess.invocation import ClientPool
 
 F32, I32 = np.float32, np.int32
@@ -183,9 +183,8 @@ def call(uri, signature, *arguments):
 
 @pytest.mark.parametrize("shape", ["bare", "in a block", "names used twice"])
 def test_a_computation_that_was_not_compiled_runs(monkeypatch, two_at_a_time, shape):
-    monkeypatch.setattr(
-        tff.backends.native, "desugar_and_transform_to_native", lambda computation: computation
-    )
+    as_it_is = tff.framework.ConcreteComputation.from_building_block
+    monkeypatch.setattr(executor, "compile_block", lambda block, inline_functions: as_it_is(block))
     double = tff.tensorflow.computation(lambda x: x * 2.0, F32).to_building_block()
     total_type = tff.FunctionType(at_clients(F32), tff.FederatedType(F32, tff.SERVER))
     map_type = tff.FunctionType([tff.FunctionType(F32, F32), at_clients(F32)], at_clients(F32))
@@ -204,5 +203,5 @@ def test_a_computation_that_was_not_compiled_runs(monkeypatch, two_at_a_time, sh
         return tff.framework.Block(again, call("federated_sum", total_type, values))
 
     computation = nested(body)
-    assert compile_program(computation).type_signature == total_type
+    assert executor.compile_program(computation).type_signature == total_type
     assert computation([1.0, 2.0, 4.0]) == 28.0

@@ -15,10 +15,11 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug.errors import ComputationError
+from fedplug.tff.runtime.compiler import compile_block
 from fedplug.tff.runtime.graphs.devices import RuntimeDevice
 from fedplug.tff.runtime.graphs.tensorflow_graphs import naming_missing_ops
 from fedplug.tff.runtime.inprocess.invocation import ClientPool, Invocation, computation_error
-from fedplug.tff.runtime.inprocess.planner import computation_name, plan
+from fedplug.tff.runtime.inprocess.planner import block_name, plan
 from fedplug.tff.runtime.inprocess.values import Value, ingest, materialize
 from fedplug.tff.runtime.tff_internals import Executor, ExecutorValue, computation_pb2
 
@@ -49,11 +50,12 @@ def compile_program(computation: tff.framework.ConcreteComputation) -> Program:
         LoweringError: A part of the computation cannot run in this process.
         OpLibraryError: It has an op that no library loaded in this process provides.
     """
+    block = computation.to_building_block()
     with naming_missing_ops():
-        compiled = tff.backends.native.desugar_and_transform_to_native(computation)
+        compiled = compile_block(block, inline_functions=True)
     return Program(
         type_signature=computation.type_signature,
-        name=computation_name(computation),
+        name=block_name(block),
         make=plan(compiled.to_building_block()).run,
     )
 

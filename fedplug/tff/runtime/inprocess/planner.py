@@ -31,8 +31,8 @@ from fedplug.tff.runtime.inprocess.values import Value, builder, flatten
 
 __all__ = [
     "Plan",
+    "block_name",
     "client_step",
-    "computation_name",
     "contribution",
     "plan",
 ]
@@ -66,9 +66,8 @@ def plan(block: tff.framework.ComputationBuildingBlock) -> Plan:
     )
 
 
-def computation_name(computation: tff.Computation) -> str:
-    """Returns the name of a computation's Python function if TFF keeps it, else its type."""
-    block = computation.to_building_block()
+def block_name(block: Block) -> str:
+    """Returns the name of a computation's Python function if TFF keeps it in the block, else its type."""
     text = block.parameter_name if isinstance(block, tff.framework.Lambda) else ""
     if match := re.fullmatch(r"(.+)_arg", text or ""):
         return repr(match.group(1))
@@ -76,7 +75,7 @@ def computation_name(computation: tff.Computation) -> str:
     for name, _ in body.locals if isinstance(body, tff.framework.Block) else ():
         if match := re.fullmatch(r"fc_(.+)_symbol_\d+", name):
             return repr(match.group(1))
-    return f"a computation of type {computation.type_signature.compact_representation()}"
+    return f"a computation of type {block.type_signature.compact_representation()}"
 
 
 def _tensorflow(block: tff.framework.CompiledComputation) -> Plan:

@@ -8,17 +8,17 @@ import re
 import threading
 from collections.abc import Callable
 
-import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug.errors import LoweringError, WorkerError
 from fedplug.tff.runtime.base import Runtime
+from fedplug.tff.runtime.compiler import compile_block
 from fedplug.tff.runtime.inprocess.event_loop import LoopThread
 from fedplug.tff.runtime.native.worker import Worker
-from fedplug.tff.runtime.tff_internals import replace_intrinsics_with_bodies, transform_args, transform_result
+from fedplug.tff.runtime.tff_internals import transform_args, transform_result
 from fedplug.tff.structures import Structure
 
-__all__ = ["NativeContext", "compiled_for_worker", "create_native_execution_context", "custom_ops_of"]
+__all__ = ["NativeContext", "create_native_execution_context", "custom_ops_of"]
 
 _MAX_DEATHS = 3  # in a row, in one computation
 
@@ -166,7 +166,8 @@ def _compile(computation: tff.Computation) -> tff.framework.ConcreteComputation:
             f"the computation holds {', '.join(ops)}, and TFF's stock worker cannot load custom ops; "
             'build it with lowering="reference", or run it with fedplug.use_runtime("inprocess")'
         )
-    compiled = compiled_for_worker(computation)
+    # TFF inlines functions for GPUs, which this worker does not use.
+    compiled = compile_block(computation.to_building_block(), inline_functions=False)
     if intrinsics := _missing_intrinsics_of(compiled):
         raise LoweringError(
             f"the computation holds {', '.join(intrinsics)}, which TFF's stock worker does not have; run it "
@@ -184,27 +185,3 @@ def _missing_intrinsics_of(compiled: tff.framework.ConcreteComputation) -> list[
 def _bytes_of(computation: tff.framework.ConcreteComputation) -> bytes:
     serialized: bytes = tff.framework.ConcreteComputation.get_proto(computation).SerializeToString()
     return serialized
-
-
-def compiled_for_worker(computation: tff.framework.ConcreteComputation) -> tff.framework.ConcreteComputation:
-    """Compiles like `tff.backends.native.desugar_and_transform_to_native`, without inlining functions.
-
-    TFF inlines every function call for GPUs, which this worker does not use, and optimizes the result. A
-    graph of reference ops becomes ten times as large, and its optimization takes most of the first round.
-    """
-    bodies, _ = replace_intrinsics_with_bodies(computation.to_building_block())
-    return tff.backends.native.transform_to_native_form(
-        tff.framework.ConcreteComputation.from_building_block(bodies), grappler_config=_optimizations()
-    )
-
-
-def _optimizations() -> tf.compat.v1.ConfigProto:
-    """Returns TFF's optimizations, without function inlining."""
-    config = tf.compat.v1.ConfigProto()
-    options = config.graph_options.rewrite_options
-    options.memory_optimization = options.AGGRESSIVE
-    options.constant_folding = options.AGGRESSIVE
-    options.arithmetic_optimization = options.AGGRESSIVE
-    options.loop_optimization = options.AGGRESSIVE
-    options.function_optimization = options.OFF
-    return config
