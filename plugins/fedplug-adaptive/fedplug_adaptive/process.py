@@ -22,7 +22,6 @@ from fedplug.tff.process import (
     build_distributor,
     choose_lowering,
     compatibility,
-    variable_names,
 )
 from fedplug.tff.process.aggregation.encoded_aggregation import (
     EncodedAggregation,
@@ -125,7 +124,7 @@ def build_adaptive_fed_avg(
             update=learning.update_type, report=tff.TensorType(np.float32, [max(chosen_layers) + 1])
         )
     )
-    names = [*variable_names(model_fn).trainable, "report"]
+    names = [*learning.names.trainable, "report"]
     model = model_encoder(as_encoder(encoder), value_type, min_size, names)
     compatibility.check(compatibility.Configuration.of(model, aggregator, keeps_client_state=True))
     chosen_lowering = choose_lowering(lowering)

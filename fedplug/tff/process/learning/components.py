@@ -82,11 +82,13 @@ class LearningComponents:
     """The components of a round except distribution and aggregation.
 
     Attributes:
+        names: The names of the weights, see `variable_names`.
         initial_weights: ``( -> W)``, W a `tff.learning.models.ModelWeights`.
         client_work: A `tff.learning.templates.ClientWorkProcess`.
         finalizer: A `tff.learning.templates.FinalizerProcess`.
     """
 
+    names: tff.learning.models.ModelWeights
     initial_weights: tff.Computation
     client_work: tff.learning.templates.ClientWorkProcess
     finalizer: tff.learning.templates.FinalizerProcess
@@ -210,6 +212,7 @@ def _build(
         )
     weights_type = initial_weights.type_signature.result
     return LearningComponents(
+        names=variable_names(model_fn),
         initial_weights=initial_weights,
         client_work=client_work,
         finalizer=build_finalizer(server_optimizer, weights_type),

@@ -33,7 +33,6 @@ from fedplug.tff.process.broadcaster import Downlink, build_downlink
 from fedplug.tff.process.learning.components import (
     LearningComponents,
     build_learning_components,
-    variable_names,
     weight_to_encode,
 )
 from fedplug.tff.process.learning.stateful_clients import (
@@ -141,8 +140,9 @@ def build_weighted_fed_avg(
         loop_implementation=loop_implementation,
     )
     update_type = learning.update_type
-    names = variable_names(model_fn)
-    model = model_encoder(chosen_encoder, update_type, 0 if secure_sum else min_size, names.trainable)
+    model = model_encoder(
+        chosen_encoder, update_type, 0 if secure_sum else min_size, learning.names.trainable
+    )
     configuration = compatibility.Configuration.of(
         model, chosen_aggregator, keeps_client_state=True, secure_sum="integers" if secure_sum else None
     )
@@ -160,7 +160,12 @@ def build_weighted_fed_avg(
             update_type, model, chosen_aggregator, chosen_lowering, tensor_metrics=tensor_metrics
         )
     downlink = build_downlink(
-        learning.weights_type, broadcast_encoder, names, min_size, chosen_lowering, secure_sum=secure_sum
+        learning.weights_type,
+        broadcast_encoder,
+        learning.names,
+        min_size,
+        chosen_lowering,
+        secure_sum=secure_sum,
     )
     initialize = build_initialize(
         initial_weights=learning.initial_weights,
