@@ -55,26 +55,42 @@ void Append(const std::vector<T>& values, const ValueCode& code,
   all->insert(all->end(), decoded, decoded + values.size() * sizeof(T));
 }
 
-// The checksum of the bytes and decoded values of every dtype and of values of all kinds. The largest size has a
-// mean of several strips.
-std::uint32_t ChecksumOf(const ValueCode& code, Parallel& threads) {
+template <typename T>
+struct Input {
+  std::vector<T> values;
+  std::uint64_t seed;
+};
+
+// Values of all kinds. The largest size has a mean of several strips.
+template <typename T>
+std::vector<Input<T>> MakeInputs() {
   constexpr Fill kFills[] = {Fill::kFewLevels, Fill::kZeros, Fill::kEqual,
                              Fill::kDenormal, Fill::kAnyFinite};
+  std::vector<Input<T>> inputs;
+  Random random(1);
+  for (const std::int64_t n : {0, 1, 7, 8, 1000, 1024, 1025, 5003, 98307}) {
+    for (const Fill fill : kFills) {
+      auto values = RandomVector<T>(n, fill, random);
+      // No distribution of the library, whose numbers differ.
+      if (fill == Fill::kEqual) {
+        for (T& value : values)
+          value = FromFloat<T>(
+              static_cast<float>(Below(random, 1 << 20)) / 65536 - 8);
+      }
+      inputs.push_back({std::move(values), random()});
+    }
+  }
+  return inputs;
+}
+
+// The checksum of the bytes and decoded values of every dtype.
+std::uint32_t ChecksumOf(const ValueCode& code, Parallel& threads) {
   std::vector<std::uint8_t> all;
   ForEachDtype([&](auto zero) {
     using T = decltype(zero);
-    Random random(1);
-    for (const std::int64_t n : {0, 1, 7, 8, 1000, 1024, 1025, 5003, 98307}) {
-      for (const Fill fill : kFills) {
-        auto values = RandomVector<T>(n, fill, random);
-        // No distribution of the library, whose numbers differ.
-        if (fill == Fill::kEqual) {
-          for (T& value : values)
-            value = FromFloat<T>(
-                static_cast<float>(Below(random, 1 << 20)) / 65536 - 8);
-        }
-        Append(values, code, random(), threads, &all);
-      }
+    static const std::vector<Input<T>> inputs = MakeInputs<T>();
+    for (const auto& [values, seed] : inputs) {
+      Append(values, code, seed, threads, &all);
     }
   });
   return Crc32(all.data(), static_cast<std::int64_t>(all.size()));
