@@ -55,18 +55,12 @@ void Append(const std::vector<T>& values, const ValueCode& code,
   all->insert(all->end(), decoded, decoded + values.size() * sizeof(T));
 }
 
+// Values of all kinds, and a seed for each. The largest size has a mean of several strips.
 template <typename T>
-struct Input {
-  std::vector<T> values;
-  std::uint64_t seed;
-};
-
-// Values of all kinds. The largest size has a mean of several strips.
-template <typename T>
-std::vector<Input<T>> MakeInputs() {
+std::vector<std::pair<std::vector<T>, std::uint64_t>> MakeInputs() {
   constexpr Fill kFills[] = {Fill::kFewLevels, Fill::kZeros, Fill::kEqual,
                              Fill::kDenormal, Fill::kAnyFinite};
-  std::vector<Input<T>> inputs;
+  std::vector<std::pair<std::vector<T>, std::uint64_t>> inputs;
   Random random(1);
   for (const std::int64_t n : {0, 1, 7, 8, 1000, 1024, 1025, 5003, 98307}) {
     for (const Fill fill : kFills) {
@@ -77,7 +71,7 @@ std::vector<Input<T>> MakeInputs() {
           value = FromFloat<T>(
               static_cast<float>(Below(random, 1 << 20)) / 65536 - 8);
       }
-      inputs.push_back({std::move(values), random()});
+      inputs.emplace_back(std::move(values), random());
     }
   }
   return inputs;
@@ -88,7 +82,7 @@ std::uint32_t ChecksumOf(const ValueCode& code, Parallel& threads) {
   std::vector<std::uint8_t> all;
   ForEachDtype([&](auto zero) {
     using T = decltype(zero);
-    static const std::vector<Input<T>> inputs = MakeInputs<T>();
+    static const auto inputs = MakeInputs<T>();
     for (const auto& [values, seed] : inputs) {
       Append(values, code, seed, threads, &all);
     }

@@ -140,9 +140,8 @@ def build_weighted_fed_avg(
         loop_implementation=loop_implementation,
     )
     update_type = learning.update_type
-    model = model_encoder(
-        chosen_encoder, update_type, 0 if secure_sum else min_size, learning.names.trainable
-    )
+    names = learning.names
+    model = model_encoder(chosen_encoder, update_type, 0 if secure_sum else min_size, names.trainable)
     configuration = compatibility.Configuration.of(
         model, chosen_aggregator, keeps_client_state=True, secure_sum="integers" if secure_sum else None
     )
@@ -160,12 +159,7 @@ def build_weighted_fed_avg(
             update_type, model, chosen_aggregator, chosen_lowering, tensor_metrics=tensor_metrics
         )
     downlink = build_downlink(
-        learning.weights_type,
-        broadcast_encoder,
-        learning.names,
-        min_size,
-        chosen_lowering,
-        secure_sum=secure_sum,
+        learning.weights_type, broadcast_encoder, names, min_size, chosen_lowering, secure_sum=secure_sum
     )
     initialize = build_initialize(
         initial_weights=learning.initial_weights,
