@@ -12,13 +12,7 @@ from fedplug.registry.first_use import imported_on_first_use
 
 if TYPE_CHECKING:
     from fedplug import kernels, ops, tff
-    from fedplug.api import (
-        aggregator,
-        encoder,
-        from_config,
-        schedule,
-        to_config,
-    )
+    from fedplug.api import aggregator, encoder, from_config, schedule, to_config
     from fedplug.codecs import ClientCodec, Codec, ModelSum, Sum, TensorMetrics, codec, decode, decode_model
     from fedplug.differences import diff, patch
     from fedplug.registry.hookspecs import hookimpl

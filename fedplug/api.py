@@ -15,13 +15,7 @@ if TYPE_CHECKING:
     from fedplug.schedules.base import Schedule
     from fedplug.tff.aggregators.base import Aggregator
 
-__all__ = [
-    "aggregator",
-    "encoder",
-    "from_config",
-    "schedule",
-    "to_config",
-]
+__all__ = ["aggregator", "encoder", "from_config", "schedule", "to_config"]
 
 
 def encoder(value: Description, /, **config: object) -> Encoder | EncoderAssignment:

@@ -22,10 +22,7 @@ from fedplug.ops.types import Array, DType, Scalar
 from fedplug.registry.specs import EXECUTIONS_AND_CUDA, Capabilities
 from fedplug.schedules import Schedule
 
-__all__ = [
-    "RandomK",
-    "TopK",
-]
+__all__ = ["RandomK", "TopK"]
 
 _SCOPES = ("tensor", "model")
 _RESIDUAL, _DTYPE = operator.itemgetter("residual"), operator.attrgetter("dtype")

@@ -14,12 +14,7 @@ from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on
 from fedplug.ops.types import Array
 
-__all__ = [
-    "frame",
-    "sparse_body",
-    "split_sparse_body",
-    "unframe",
-]
+__all__ = ["frame", "sparse_body", "split_sparse_body", "unframe"]
 
 
 @also_on(tensors=lambda: _tensorflow.container.frame)

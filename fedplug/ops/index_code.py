@@ -10,11 +10,7 @@ from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on
 from fedplug.ops.types import Array, IndexForm, Scalar
 
-__all__ = [
-    "decode_indices",
-    "draw_indices",
-    "encode_indices",
-]
+__all__ = ["decode_indices", "draw_indices", "encode_indices"]
 
 
 @also_on(tensors=lambda: _tensorflow.index_code.encode_indices)

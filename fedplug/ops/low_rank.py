@@ -19,11 +19,7 @@ from fedplug.ops.donation import take_result
 from fedplug.ops.spec import itemsize
 from fedplug.ops.types import Array
 
-__all__ = [
-    "low_rank_matrix",
-    "matrix_times",
-    "orthonormal_columns",
-]
+__all__ = ["low_rank_matrix", "matrix_times", "orthonormal_columns"]
 
 
 @also_on(tensors=lambda: _tensorflow.low_rank.matrix_times)

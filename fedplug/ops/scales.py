@@ -13,11 +13,7 @@ from fedplug.ops.dispatch import also_on
 from fedplug.ops.spec import largest_finite
 from fedplug.ops.types import Array, Scalar
 
-__all__ = [
-    "block_count",
-    "block_scales",
-    "mean_magnitude",
-]
+__all__ = ["block_count", "block_scales", "mean_magnitude"]
 
 
 @also_on(tensors=lambda: _tensorflow.scales.block_count)

@@ -13,12 +13,7 @@ from fedplug.ops.dispatch import also_on
 from fedplug.ops.donation import take_result
 from fedplug.ops.types import Array, Scalar
 
-__all__ = [
-    "crc32",
-    "finite_from_bytes",
-    "from_bytes",
-    "to_bytes",
-]
+__all__ = ["crc32", "finite_from_bytes", "from_bytes", "to_bytes"]
 
 
 @also_on(tensors=lambda: _tensorflow.serialization.to_bytes)

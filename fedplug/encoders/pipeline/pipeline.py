@@ -13,11 +13,7 @@ import fedplug.wire as wire
 from fedplug.encoders.assignment import Adjustable, Adjustment, EncoderAssignment, adjustment_of
 from fedplug.encoders.base import BodyParts, Encoder, Measured, Payload, State
 from fedplug.encoders.coders import Rice
-from fedplug.encoders.pipeline.stage_order import (
-    Stage,
-    Stages,
-    arrange,
-)
+from fedplug.encoders.pipeline.stage_order import Stage, Stages, arrange
 from fedplug.encoders.pipeline.value_coder import BodyForm, ValueCoder
 from fedplug.encoders.quantizers import Sign
 from fedplug.encoders.sparsifiers import TopK

@@ -19,20 +19,10 @@ from fedplug.encoders.stages import EntropyCoder, IndexCoder, PackedSymbols, Qua
 from fedplug.ops.checks import sums_may_overflow
 from fedplug.ops.spec import dtype_for
 from fedplug.ops.types import Array, DType, PackedValues, Scalar, Spec
-from fedplug.ops.wide_symbols import (
-    BYTE_BITS,
-    join_wide,
-    pack_wide,
-    split_aside,
-    split_wide,
-    unpack_wide,
-)
+from fedplug.ops.wide_symbols import BYTE_BITS, join_wide, pack_wide, split_aside, split_wide, unpack_wide
 from fedplug.registry.specs import Capabilities
 
-__all__ = [
-    "BodyForm",
-    "ValueCoder",
-]
+__all__ = ["BodyForm", "ValueCoder"]
 
 _SOME = 1000
 _dtype = operator.attrgetter("dtype")

@@ -10,13 +10,7 @@ import tensorflow as tf
 
 from fedplug.kernels.arguments import whole
 from fedplug.ops._tensorflow import loader
-from fedplug.ops._tensorflow.arguments import (
-    after,
-    as_bytes,
-    as_int64,
-    require,
-    require_vectors,
-)
+from fedplug.ops._tensorflow.arguments import after, as_bytes, as_int64, require, require_vectors
 from fedplug.ops._tensorflow.index_code import decode_indices, encode_indices
 from fedplug.ops._tensorflow.packing import pack, packed_size, unpack_all
 from fedplug.ops._tensorflow.traced import traced_once

@@ -27,13 +27,7 @@ from fedplug.tff.process.arguments import AnyEncoder, as_broadcast_encoder
 from fedplug.tff.process.tracing import choose_lowering
 from fedplug.tff.structures import Structure
 
-__all__ = [
-    "Downlink",
-    "GraphBroadcaster",
-    "build_distributor",
-    "build_downlink",
-    "build_encoded_distributor",
-]
+__all__ = ["Downlink", "GraphBroadcaster", "build_distributor", "build_downlink", "build_encoded_distributor"]
 
 _NEVER = -1
 _BITS = {2: tf.int16, 4: tf.int32, 8: tf.int64}

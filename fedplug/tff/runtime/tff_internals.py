@@ -16,9 +16,7 @@ from tensorflow_federated.python.core.environments.tensorflow_frontend.tensorflo
 )
 from tensorflow_federated.python.core.impl.executors.executor_base import Executor
 from tensorflow_federated.python.core.impl.executors.executor_value_base import ExecutorValue
-from tensorflow_federated.python.core.impl.utils.tensorflow_utils import (
-    make_data_set_from_elements,
-)
+from tensorflow_federated.python.core.impl.utils.tensorflow_utils import make_data_set_from_elements
 
 __all__ = [
     "Executor",

@@ -33,11 +33,7 @@ from fedplug.tff.training.client_data import (
 )
 from fedplug.tff.training.program_state import CommittedRounds
 
-__all__ = [
-    "ClientData",
-    "ClientDataset",
-    "Trainer",
-]
+__all__ = ["ClientData", "ClientDataset", "Trainer"]
 
 
 _log = logging.getLogger("fedplug")

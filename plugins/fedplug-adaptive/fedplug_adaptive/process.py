@@ -23,10 +23,7 @@ from fedplug.tff.process import (
     choose_lowering,
     compatibility,
 )
-from fedplug.tff.process.aggregation.encoded_aggregation import (
-    EncodedAggregation,
-    model_encoder,
-)
+from fedplug.tff.process.aggregation.encoded_aggregation import EncodedAggregation, model_encoder
 from fedplug.tff.process.arguments import AnyEncoder, ModelFn, as_encoder
 from fedplug.tff.process.learning.components import (
     LearningComponents,

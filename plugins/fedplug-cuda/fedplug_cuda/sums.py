@@ -23,13 +23,7 @@ from fedplug_cuda.memory import empty_like
 from fedplug_cuda.results import Results, require_counted_finite
 from fedplug_cuda.topk import require_wide
 
-__all__ = [
-    "chunked_topk",
-    "gathered",
-    "non_finite_counts",
-    "scaled",
-    "taken",
-]
+__all__ = ["chunked_topk", "gathered", "non_finite_counts", "scaled", "taken"]
 
 _COUNT = 8
 """Number of bytes of a FedplugCudaNonFiniteCount."""

@@ -12,13 +12,7 @@ from fedplug import kernels
 from fedplug.errors import ArgumentError
 from fedplug.kernels.arguments import whole
 from fedplug.ops.types import GroupedTopK
-from fedplug_cuda.arrays import (
-    DTYPE_CODES,
-    DeviceArray,
-    as_device_array,
-    require_same_device,
-    stream_handle,
-)
+from fedplug_cuda.arrays import DTYPE_CODES, DeviceArray, as_device_array, require_same_device, stream_handle
 from fedplug_cuda.library import DeviceError, TopKReport, Update, call
 from fedplug_cuda.memory import empty_bytes, empty_like, to_device
 from fedplug_cuda.results import Results, require_finite

@@ -23,15 +23,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from fedplug.wire.message import MessageReader, write_payloads
 
-__all__ = [
-    "KEY",
-    "MASKED_KEY",
-    "MODEL_STYPE",
-    "VERSION_KEY",
-    "Reply",
-    "Request",
-    "is_compressed",
-]
+__all__ = ["KEY", "MASKED_KEY", "MODEL_STYPE", "VERSION_KEY", "Reply", "Request", "is_compressed"]
 
 T = TypeVar("T")
 

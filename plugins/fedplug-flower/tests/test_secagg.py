@@ -19,18 +19,7 @@ from flwr.server.strategy import DifferentialPrivacyClientSideFixedClipping, Fed
 from flwr.server.workflow import SecAggPlusWorkflow
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from local_flower import Model, Nodes, arrays, assert_same, new_model, record, update_of
-from local_secagg import (
-    ENCODER,
-    MASKED,
-    SETUP,
-    SHARE,
-    UNMASK,
-    Training,
-    client_app,
-    configs,
-    fed_avg,
-    losing,
-)
+from local_secagg import ENCODER, MASKED, SETUP, SHARE, UNMASK, Training, client_app, configs, fed_avg, losing
 
 from fedplug.errors import CapabilityError
 from fedplug.secure import MaskedSum

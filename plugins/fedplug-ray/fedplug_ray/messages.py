@@ -15,14 +15,7 @@ import tensorflow as tf
 from fedplug.tff.runtime.graphs.datasets_with_state import DatasetWithState, deserialized, serialized
 from fedplug.tff.runtime.inprocess.values import Clients
 
-__all__ = [
-    "ClientTask",
-    "Shared",
-    "Value",
-    "columns_of",
-    "deserialize",
-    "serialize",
-]
+__all__ = ["ClientTask", "Shared", "Value", "columns_of", "deserialize", "serialize"]
 
 
 Value: TypeAlias = Any

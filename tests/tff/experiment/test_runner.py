@@ -13,12 +13,7 @@ from pathlib import Path
 import pytest
 
 import fedplug
-from fedplug.errors import (
-    ConfigError,
-    MissingDependencyError,
-    StoreError,
-    UnknownNameError,
-)
+from fedplug.errors import ConfigError, MissingDependencyError, StoreError, UnknownNameError
 from fedplug.stores import open_store
 from fedplug.tff import experiment
 from fedplug.tff.experiment import records, runner

@@ -13,12 +13,7 @@ import tensorflow_federated as tff
 
 import fedplug
 from fedplug.errors import CapabilityError, ConfigError
-from fedplug.tff.process import (
-    Transform,
-    TransformFactory,
-    build_compressed_sum_factory,
-    build_sum_factory,
-)
+from fedplug.tff.process import Transform, TransformFactory, build_compressed_sum_factory, build_sum_factory
 
 pytestmark = pytest.mark.usefixtures("inprocess")
 

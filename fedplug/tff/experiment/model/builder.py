@@ -24,10 +24,7 @@ from fedplug.tff.experiment.data.federated import Examples
 from fedplug.tff.experiment.model.client_datasets import of_client
 from fedplug.tff.structures import Structure
 
-__all__ = [
-    "ModelBuilder",
-    "element_spec",
-]
+__all__ = ["ModelBuilder", "element_spec"]
 
 _FEW = 32
 

@@ -16,10 +16,7 @@ from fedplug.encoders.standalone.sharedk import SharedK
 from fedplug.errors import ConfigError
 from fedplug.tff.aggregators.base import Aggregator
 from fedplug.tff.process import compatibility
-from fedplug.tff.process.aggregation.encoded_aggregation import (
-    EncodedAggregation,
-    model_encoder,
-)
+from fedplug.tff.process.aggregation.encoded_aggregation import EncodedAggregation, model_encoder
 from fedplug.tff.process.aggregation.secure_aggregation import SecureAggregation
 from fedplug.tff.process.arguments import (
     AnyEncoder,

@@ -17,10 +17,7 @@ from fedplug.encoders.model.model_encoder import DEFAULT_MIN_SIZE
 from fedplug.errors import ConfigError
 from fedplug.tff.aggregators.base import Aggregator
 from fedplug.tff.process import compatibility
-from fedplug.tff.process.aggregation.encoded_aggregation import (
-    EncodedAggregation,
-    model_encoder,
-)
+from fedplug.tff.process.aggregation.encoded_aggregation import EncodedAggregation, model_encoder
 from fedplug.tff.process.arguments import AnyEncoder, as_aggregator, as_encoder, check_optimizers
 from fedplug.tff.process.broadcaster import Downlink, build_downlink
 from fedplug.tff.process.learning.components import build_finalizer, names_of

@@ -15,16 +15,7 @@ from fedplug.tff.runtime.inprocess.intrinsics import Reduction
 from fedplug.tff.runtime.inprocess.invocation import Invocation
 from fedplug.tff.runtime.inprocess.values import Clients, Value, holds_clients, of_client
 
-__all__ = [
-    "ClientStep",
-    "ClientWork",
-    "Contribution",
-    "Names",
-    "ReductionStep",
-    "Step",
-    "Steps",
-    "in_passes",
-]
+__all__ = ["ClientStep", "ClientWork", "Contribution", "Names", "ReductionStep", "Step", "Steps", "in_passes"]
 
 Names = dict[str, Value]
 

@@ -29,13 +29,7 @@ from fedplug.tff.runtime.inprocess.passes import (
 )
 from fedplug.tff.runtime.inprocess.values import Value, builder, flatten
 
-__all__ = [
-    "Plan",
-    "block_name",
-    "client_step",
-    "contribution",
-    "plan",
-]
+__all__ = ["Plan", "block_name", "client_step", "contribution", "plan"]
 
 Function = Callable[[Value, Invocation], Value]
 

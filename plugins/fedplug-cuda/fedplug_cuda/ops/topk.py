@@ -12,12 +12,7 @@ from fedplug_cuda.memory import to_device_of_each
 from fedplug_cuda.sums import chunked_topk
 from fedplug_cuda.topk import select
 
-__all__ = [
-    "chunked_topk_residual_of_each",
-    "grouped_topk_residual",
-    "topk_residual",
-    "topk_residual_of_each",
-]
+__all__ = ["chunked_topk_residual_of_each", "grouped_topk_residual", "topk_residual", "topk_residual_of_each"]
 
 
 def topk_residual(delta: DeviceArray, residual: object, k: object, *, lowering: None = None) -> TopK:
