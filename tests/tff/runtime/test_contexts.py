@@ -15,6 +15,7 @@ from fedplug.errors import ConfigError, LoweringError, UnknownNameError
 from fedplug.tff.process import Transform, TransformFactory
 from fedplug.tff.runtime import create_async_execution_context, create_sync_execution_context, use_runtime
 from fedplug.tff.runtime.compiler import compile_block
+from fedplug.tff.runtime.inprocess import context as inprocess_context
 from fedplug.tff.runtime.native.context import custom_ops_of
 from fedplug.tff.runtime.tff_internals import computation_pb2
 
@@ -208,6 +209,20 @@ def test_thirty_aggregators_within_one_another_build_and_run():
 @tff.tensorflow.computation(tff.TensorType(np.uint8, [None]))
 def checksums(data):
     return [ops.crc32(data[place:], lowering="reference") for place in range(4)]
+
+
+def test_a_computation_is_compiled_once_in_a_process(monkeypatch):
+    compiled, compile_program = [], inprocess_context.compile_program
+    monkeypatch.setattr(
+        inprocess_context,
+        "compile_program",
+        lambda computation: compiled.append(1) or compile_program(computation),
+    )
+    computation = tff.tensorflow.computation(lambda: 7)
+    for _ in range(2):
+        with use_runtime("inprocess"):
+            assert computation() == 7
+    assert len(compiled) == 1
 
 
 def size_of(computation) -> int:

@@ -1,6 +1,6 @@
 """TFF execution contexts that run computations in this process.
 
-The asynchronous context adds a compiler cache by identity to TFF's context, and refuses to work after a fork.
+The asynchronous context compiles a computation once in a process, and refuses to work after a fork.
 The synchronous context runs it on an event loop in a thread of its own. It thus works inside a running loop
 (notebooks), and an interrupt ends a round at once.
 """
@@ -26,6 +26,11 @@ __all__ = ["create_async_execution_context", "create_sync_execution_context"]
 
 # A running round uses one thread, which mostly waits. Further rounds queue.
 _MAX_ROUNDS = 64
+
+# The compiled computations of all contexts, by identity and device. Computations have no equality, and TFF's
+# cache hashes a whole proto in every round.
+_programs: dict[tuple[int, str], Program] = {}
+_compiling = threading.Lock()
 
 
 def create_async_execution_context(
@@ -90,8 +95,7 @@ class InProcessAsyncContext(tff.framework.AsyncExecutionContext):
 
     def __init__(self, factory: InProcessExecutorFactory, rounds: ThreadPoolExecutor) -> None:
         self._rounds = rounds
-        self._programs: dict[int, Program] = {}
-        self._compiling = threading.Lock()
+        self._device = factory.device.name
         self._process = os.getpid()
         super().__init__(factory, transform_args=to_arrays, transform_result=to_arrays)
 
@@ -103,7 +107,7 @@ class InProcessAsyncContext(tff.framework.AsyncExecutionContext):
             TypeError: The argument does not fit. The text is TFF's.
         """
         self.refuse_after_fork()
-        program = self._programs.get(id(comp))
+        program = _programs.get((id(comp), self._device))
         if program is None:
             # Not on the event loop: tracing and compiling take up to seconds.
             program = await asyncio.get_running_loop().run_in_executor(self._rounds, self._compile, comp)
@@ -118,13 +122,12 @@ class InProcessAsyncContext(tff.framework.AsyncExecutionContext):
             )
 
     def _compile(self, comp: tff.Computation) -> Program:
-        # By identity, like TFF's cache (computations have no equality), but without hashing the whole proto
-        # in every round.
-        with self._compiling:
-            program = self._programs.get(id(comp))
+        key = id(comp), self._device
+        with _compiling:
+            program = _programs.get(key)
             if program is None:
-                self._programs[id(comp)] = program = compile_program(comp)
-                weakref.finalize(comp, self._programs.pop, id(comp), None).atexit = False
+                _programs[key] = program = compile_program(comp)
+                weakref.finalize(comp, _programs.pop, key, None).atexit = False
             return program
 
 
