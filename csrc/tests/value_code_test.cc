@@ -55,7 +55,8 @@ void Append(const std::vector<T>& values, const ValueCode& code,
   all->insert(all->end(), decoded, decoded + values.size() * sizeof(T));
 }
 
-// Values of all kinds, and a seed for each. The largest size has a mean of several strips.
+// Values of all kinds, and a seed for each. The largest size has a mean of
+// several strips.
 template <typename T>
 std::vector<std::pair<std::vector<T>, std::uint64_t>> MakeInputs() {
   constexpr Fill kFills[] = {Fill::kFewLevels, Fill::kZeros, Fill::kEqual,
