@@ -4,8 +4,8 @@ SHELL := /bin/bash
 UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 VENV := .venv
 RUN := $(UV) run --no-sync
-# One more than the cores, as some tests wait for other processes.
-WORKERS ?= $(shell cores=$$(nproc); echo $$(( cores < 4 ? cores + 1 : 4 )))
+# Of pytest: each imports TensorFlow and TFF and collects all tests, which takes ten seconds of a processor.
+WORKERS ?= $(shell cores=$$(nproc); echo $$(( cores < 4 ? cores : 4 )))
 # TensorFlow 2.14 reports harmless start-up notices as errors (level 2); Python exceptions are not affected.
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 # Some environments set it; every test process would then compile TensorFlow's and TFF's sources anew, 10 s each.
@@ -36,7 +36,8 @@ setup: | $(UV) ## Install Python 3.11, the locked dependencies, the compiled cor
 run: setup ## Train on the digits with and without compression: tables and plot in runs/digits
 	$(RUN) fedplug run examples/digits.toml
 
-test: test-once test-cpp test-wheel ## Run the tests, each once: Python (pytest) without and with TensorFlow, C++ (ctest), the wheel
+test: test-once ## Run the tests, each once: Python (pytest) without and with TensorFlow, C++ (ctest), the wheel
+	@$(MAKE) --no-print-directory --jobs 2 --old-file=setup test-cpp test-wheel
 
 test-once: SLOW :=
 test-once: test-numpy

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -27,13 +27,20 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_finish() -> None:
-    """Collects garbage more seldom, and not what was imported: TFF makes much that is none.
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collects no garbage while tests are imported, and later more seldom, and not what was imported.
 
-    Of a test that traces graphs, a seventh was the garbage collector (700, 10, 10).
+    Imports make much, and nothing of it is garbage. Of a test that traces graphs, a seventh was the garbage
+    collector (700, 10, 10).
     """
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.set_threshold(20_000, 20, 20)
+        gc.enable()
 
 
 @pytest.fixture
