@@ -36,8 +36,7 @@ setup: | $(UV) ## Install Python 3.11, the locked dependencies, the compiled cor
 run: setup ## Train on the digits with and without compression: tables and plot in runs/digits
 	$(RUN) fedplug run examples/digits.toml
 
-test: test-once ## Run the tests, each once: Python (pytest) without and with TensorFlow, C++ (ctest), the wheel
-	@$(MAKE) --no-print-directory --jobs 2 --old-file=setup test-cpp test-wheel
+test: test-once test-cpp test-wheel ## Run the tests, each once: Python (pytest) without and with TensorFlow, C++ (ctest), the wheel
 
 test-once: SLOW :=
 test-once: test-numpy
