@@ -16,7 +16,7 @@ from fedplug.errors import ComputationError
 from fedplug.tff.runtime import Runtime, create_sync_execution_context
 from fedplug.tff.runtime.native.context import create_native_execution_context, custom_ops_of
 
-inner = functools.cache(create_sync_execution_context)  # shared, so that it compiles once
+inner = functools.cache(create_sync_execution_context)  # shared, as each has threads of its own
 
 
 class Through(Runtime):

@@ -59,7 +59,7 @@ def dataset() -> Callable[..., tf.data.Dataset]:
 
 @pytest.fixture(scope="module")
 def inprocess() -> Iterator[None]:
-    """Runs the computations of a module on one context, which compiles each once."""
+    """Runs the computations of a module on one context."""
     with use_runtime("inprocess"):
         yield
 
