@@ -24,6 +24,7 @@ import functools
 import importlib.util
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -93,7 +94,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Nothing is left out yet."""
+    """Nothing is left out yet, and Ctrl-C is heard.
+
+    A job that a shell put into the background, as CI may be, starts with it ignored. So would the programs
+    that tests start, such as the worker of TFF, which ends by this signal alone.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "needs(module): left out where what the module imports is missing")
     config.addinivalue_line("markers", "slow: left to `make test-thorough`, but where its file is named")
     config.stash[left_out] = collections.Counter()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import resource
-import signal
 import subprocess
 import sys
 import textwrap
@@ -16,15 +15,6 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 from fedplug.registry import resolve
-
-
-def pytest_configure() -> None:
-    """Hears Ctrl-C: a job that a shell put into the background, as CI may be, starts with it ignored.
-
-    So would the programs that tests start, such as the worker of TFF, which ends by this signal alone.
-    """
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
