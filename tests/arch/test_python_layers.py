@@ -125,8 +125,13 @@ def imported_by_name(node: ast.AST) -> str:
     return name if isinstance(name, str) and name.startswith("fedplug.") else ""
 
 
-def imports_of(path: Path, *, when_loaded: bool = False) -> Iterator[Import]:
+@functools.cache
+def imports_of(path: Path, *, when_loaded: bool = False) -> tuple[Import, ...]:
     """All imports of a file, or only those that run when it is imported."""
+    return tuple(_find_imports(path, when_loaded))
+
+
+def _find_imports(path: Path, when_loaded: bool) -> Iterator[Import]:
     todo: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
     while todo:
         node = todo.pop()
