@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 from pathlib import Path
@@ -29,7 +30,7 @@ def own_header(path):
 def says_what_it_is_for(path):
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".py":
-        return bool(re.match(r'(#.*\n|\s)*r?"""\S', text))
+        return bool(ast.get_docstring(ast.parse(text)))
     if path.suffix in {".cc", ".cu"} and text.startswith(f'#include "{own_header(path)}"'):
         return True  # its header says it
     return bool(re.match(r"(#!.*\n)?(//|#(?!include|ifndef|pragma|define)|/\*)", text))
