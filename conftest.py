@@ -94,7 +94,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Nothing is left out yet, and Ctrl-C is heard.
+    """Registers the markers, leaves nothing out yet, and hears Ctrl-C.
 
     A job that a shell put into the background, as CI may be, starts with it ignored. So would the programs
     that tests start, such as the worker of TFF, which ends by this signal alone.

@@ -16,8 +16,8 @@ def compile_block(
     """Compiles like `tff.backends.native.desugar_and_transform_to_native`, with fewer optimizations.
 
     TFF optimizes each graph twice, which takes most of the first round, and lets it compute values again
-    instead of keeping them in memory. Without both, rounds have the same bits and take no longer. The
-    memory of a round grows: by a seventh, for a convolutional network of twelve layers.
+    instead of keeping them in memory. Without both, rounds have the same bits and take no longer, but
+    need more memory.
 
     Args:
         block: The building block of a computation. If the compiler cannot normalize it, the result is the
